@@ -811,7 +811,7 @@ rules! {
         causes: ["A responder that mixes up two requests", "An attack on remote memory"],
         cure: "Expect a remote access error. If none came, the requester registers its memory too permissively.",
     }
-    RdmaLength "RDMA-LENGTH" Error Memory "[MS-SMBD] 2.2.2, 3.1.4.5, 3.1.4.6; [MS-SMB2] 2.2.20, 2.2.22" {
+    RdmaLength "RDMA-LENGTH" Error Memory "[MS-SMBD] 2.2.2, 3.1.4.5, 3.1.4.6; [MS-SMB2] 2.2.20, 2.2.22; RFC 8166 3.4.5" {
         title: "The bytes moved by RDMA differ from what request and reply say.",
         says: "A READ reply states how much was written to the client, a WRITE reply how much was taken; one request \
             moves at most \
@@ -1164,6 +1164,7 @@ rules! {
                that could not be used.",
         causes: [
             "A Reply chunk that is too small for the reply",
+            "A reply that its receiver cannot use",
             "A memory segment that is no longer registered",
             "Chunks that the upper layer does not allow (see RPCRDMA-DDP)",
         ],
@@ -1200,7 +1201,8 @@ rules! {
         title: "An XID does not match: header against RPC message, reply against call, or a call that reuses one in use.",
         says: "rdma_xid must be the same as the XID of the RPC message. Calls of the two directions have XID spaces of \
             their own.",
-        causes: ["The call is missing from the capture", "A call sent again on the same connection", "A broken sender"],
+        causes: ["The call is missing from the capture", "A call of NFS 4 sent again on the same connection", "A broken \
+            sender"],
         cure: "If the capture is complete, a reply to nothing is a server bug, and a reused XID can pair the wrong \
             reply with a call.",
     }
@@ -1216,8 +1218,8 @@ rules! {
         title: "A Read chunk stands at an impossible position.",
         says: "The position must be a multiple of four, count from the beginning of the unreduced RPC message, and lie \
             within it; chunks \
-               follow one another without overlap.",
-        causes: ["A client that rounds or orders its chunks wrongly", "An attack on the server's reassembly (see \
+               do not overlap. Their order in the list does not matter.",
+        causes: ["A client that rounds or counts positions wrongly", "An attack on the server's reassembly (see \
             BUG-CVE-2026-89526)"],
         cure: "Update the client; check that the server answers with an error.",
     }
@@ -1271,12 +1273,31 @@ rules! {
         causes: ["A sender that reduces any large item", "krb5i or krb5p with a peer that still sends chunks"],
         cure: "The receiver must refuse it. Update the side that the finding names.",
     }
+    RpcMalformed "RPC-MALFORMED" Error RpcRdma "RFC 5531 9; RFC 1813 3; RFC 8881 2.3, 16.2" {
+        title: "An RPC message is not what it should be: it cannot be read, or ends too early.",
+        says: "A call has all arguments of its procedure, a successful reply all results. The results of a compound are \
+            those of its operations, \
+               in their order. Data may be missing from the message only if it is in a chunk.",
+        causes: ["A broken sender", "A chunk that was filled with something else", "A result that is in neither the \
+            message nor a chunk"],
+        cure: "Look at where decoding of the message ends, and compare it with one of its kind that is whole.",
+    }
     RpcUnanswered "RPC-UNANSWERED" Error RpcRdma "RFC 5531 4; RFC 8166 4.5" {
         title: "A call was never answered.",
         says: "A server answers each call or ends the connection, so that the client knows that the reply is lost.",
         causes: ["The connection ended first", "The server hangs in its file system", "The reply is missing from the \
             capture, or lies after its end"],
         cure: "Check whether the call was acknowledged at transport level, and what the server did next.",
+    }
+    RpcRetransmit "RPC-RETRANSMIT" Note RpcRdma "RFC 5531 4; RFC 8881 2.9.2" {
+        title: "A call was sent again before it was answered.",
+        says: "A client may send a call again, with the same XID, when it has waited long for the reply. Clients of NFS \
+            4 must not do so on the \
+               same connection.",
+        causes: ["The server was silent for longer than the client's timeout", "A timeout that is shorter than the \
+            server needs"],
+        cure: "Find out why the server was silent: the time of the call counts from its first copy. On Linux, see timeo \
+            of the mount.",
     }
     RpcSlow "RPC-SLOW" Warn RpcRdma "derived from the capture's own latencies" {
         title: "A call took far longer than others.",
@@ -1285,10 +1306,11 @@ rules! {
                few calls of that procedure, of all procedures on it; then only a second or more of the server's own \
                time counts.",
         causes: [
-            "The server or its storage was slow: nothing below explains the time",
-            "A delay before the capture point that left no trace: a device or queue of the server's host",
+            "The side that replies, or its storage, was slow: nothing below explains the time. To callbacks the client \
+                replies",
+            "A delay before the capture point that left no trace: a device or queue of the replying host",
         ],
-        cure: "Compare with the server's own latencies. Time lost to packet loss, credits, silence or the network is \
+        cure: "Compare with that side's own latencies. Time lost to packet loss, credits, silence or the network is \
             not counted here: \
                other findings report it.",
     }
@@ -2443,7 +2465,7 @@ rules! {
     }
     BugCve202689526 "BUG-CVE-2026-89526" Error KnownBug "RFC 8166 3.4.5; CVE-2026-89526" {
         title: "Read chunks that overlap or lie past the inline body: an unfixed NFS server reads out of bounds.",
-        says: "Positions rise without overlap and lie within the message. svcrdma rebuilt the message from positions \
+        says: "Read chunks do not overlap and lie within the message. svcrdma rebuilt the message from positions \
             that it had not \
                checked.",
         causes: ["An attack or a fuzzer on an NFS/RDMA server"],
@@ -2460,10 +2482,13 @@ rules! {
         hits: Hits::noted("Linux nfsd over RDMA", "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the \
             CVE for the stable versions."),
     }
-    BugCve202689532 "BUG-CVE-2026-89532" Error KnownBug "RFC 8166 3.4.6; CVE-2026-89532" {
-        title: "A Write or Reply chunk has no segments: an unfixed NFS server mishandles it.",
-        says: "A chunk is an array of one or more segments; an absent one is left out of the list.",
-        causes: ["An attack or a fuzzer on an NFS/RDMA server", "A client that keeps an empty chunk as a placeholder"],
+    BugCve202689532 "BUG-CVE-2026-89532" Note KnownBug "RFC 8166 3.4.6; RFC 8267 6.4.1; CVE-2026-89532" {
+        title: "A Write chunk has no segments: an unfixed NFS server mishandles it.",
+        says: "A chunk is an array of one or more segments; an absent one is left out of the list. A client of NFS 4 \
+            may yet use an empty one as the \
+               place of a result that is to come in the message.",
+        causes: ["A client that wants the result of this operation in the message", "An attack or a fuzzer on an \
+            NFS/RDMA server"],
         cure: "Update the server's kernel (\"svcrdma: Reject Write/Reply chunks with segcount 0\").",
         hits: Hits::noted("Linux nfsd over RDMA", "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the \
             CVE for the stable versions."),
@@ -2473,7 +2498,7 @@ rules! {
         says: "A chunk is an array of one or more segments. svcrdma's loop over the segments of a chunk took for \
             granted that there is one.",
         causes: ["An attack or a fuzzer on an NFS/RDMA server"],
-        cure: "Update the server's kernel; the same frame also breaks BUG-CVE-2026-89532.",
+        cure: "Update the server's kernel.",
         hits: Hits::noted("Linux nfsd over RDMA", "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the \
             CVE for the stable versions."),
     }

@@ -644,14 +644,27 @@ fn write_call(xid: u32, count: u32) -> Vec<u8> {
     words(&[xid, 0, 2, 100_003, 3, 7, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, count, 2, count])
 }
 
-/// NFS, then a WRITE of this many bytes, its chunks as the caller has them, and its reply.
+/// NFS, then a WRITE of this many bytes, its chunks as the caller has them, and its reply. The server reads the data, or
+/// refuses to write what is more than one packet.
 fn write_with(c: &mut Conversation, count: u32, change: impl Fn(&mut Rpc<'_>)) {
+    const JUKEBOX: u32 = 10_008;
     c.nfs();
-    let payload = write_call(2, count);
-    let mut call = Rpc::msg(2, &payload);
+    let head = write_call(2, count);
+    let whole = [&head[..], &vec![0; count as usize]].concat();
+    let mut call = Rpc::msg(2, &head);
     change(&mut call);
+    if call.reads.is_empty() {
+        call.payload = &whole;
+    }
     c.send(C, &call.bytes());
-    let payload = words(&[2, 1, 0, 0, 0, 0, 0, 0, 0, count, 2, 0, 0]);
+    let is_short = count <= 1024;
+    for segment in call.reads.iter().filter(|segment| is_short && segment.offset == address(segment.handle)) {
+        c.read(S, segment.handle, segment.length);
+    }
+    let payload = match is_short {
+        true => words(&[2, 1, 0, 0, 0, 0, 0, 0, 0, count, 2, 0, 0]),
+        false => words(&[2, 1, 0, 0, 0, 0, JUKEBOX, 0, 0]),
+    };
     // segments that were offered and not used come back empty
     let empty = |chunk: &Vec<Segment>| chunk.iter().map(|s| Segment { length: 0, ..*s }).collect();
     c.send(S, &Rpc { writes: call.writes.iter().map(empty).collect(), ..Rpc::msg(2, &payload) }.bytes());
@@ -719,6 +732,15 @@ fn read_inline(c: &mut Conversation, offered: bool) {
     c.send(S, &Rpc { writes: chunks(0), ..Rpc::msg(2, &payload) }.bytes());
 }
 
+/// A READ of NFS that is answered with 8 bytes, of which the message has these words.
+fn read_of_nothing_inline(c: &mut Conversation, data: &[u32]) {
+    c.nfs();
+    let payload = words(&[2, 0, 2, 100_003, 3, 6, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, 512]);
+    c.send(C, &Rpc::msg(2, &payload).bytes());
+    c.send(S, &Rpc::msg(2, &words(&[&[2, 1, 0, 0, 0, 0, 0, 0, 8, 0, 8], data].concat())).bytes());
+    c.null(3);
+}
+
 /// MNT of the protocol MOUNT, the path of which is in a Read chunk or in the message.
 fn mount(c: &mut Conversation, reduced: bool) {
     c.nfs();
@@ -761,10 +783,11 @@ fn nfs_invalidating(c: &mut Conversation, key: Option<u32>) {
 /// A call under RPCSEC_GSS with a service, whose reply has 512 bytes in its write chunk.
 fn gss(c: &mut Conversation, service: u32) {
     c.nfs();
-    let call = words(&[2, 0, 2, 100_003, 3, 6, 6, 24, 1, 0, 1, service, 4, 0x1234, 0, 0, 0, 0]);
+    let head = [2, 0, 2, 100_003, 3, 6, 6, 24, 1, 0, 1, service, 4, 0x1234, 0, 0];
+    let call = words(&[&head[..], &[4, 0x1234_5678, 0, 0, 1024]].concat());
     c.send(C, &Rpc { writes: vec![vec![segment(5, 1024)]], ..Rpc::msg(2, &call) }.bytes());
     c.write(S, 5, 512);
-    let reply = null_reply(2);
+    let reply = words(&[2, 1, 0, 0, 0, 0, 0, 0, 512, 0, 512]);
     c.send(S, &Rpc { writes: vec![vec![segment(5, 512)]], ..Rpc::msg(2, &reply) }.bytes());
 }
 
@@ -1316,7 +1339,9 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RpcrdmaCreditZero, |c| { c.nfs(); c.send(C, &Rpc::msg(2, &null_call(2)).bytes()); c.send(S, &Rpc { credits: 0, ..Rpc::msg(2, &null_reply(2)) }.bytes()); }, |c| { c.nfs(); c.null(2); }),
     (Rule::RpcrdmaCreditOverrun, |c| { c.nfs(); (2..35).for_each(|x| c.send(C, &Rpc::msg(x, &null_call(x)).bytes())); }, |c| { c.nfs(); (2..34).for_each(|x| c.send(C, &Rpc::msg(x, &null_call(x)).bytes())); }),
     (Rule::RpcrdmaCreditFirst, |c| { c.connect(20049); (1..3).for_each(|x| c.send(C, &Rpc::msg(x, &null_call(x)).bytes())); }, |c| { c.connect(20049); (1..3).for_each(|x| c.null(x)); }),
-    (Rule::RpcrdmaXid, |c| { c.nfs(); (0..2).for_each(|_| c.send(C, &Rpc::msg(2, &null_call(2)).bytes())); }, |c| { c.nfs(); (0..2).for_each(|_| c.null(2)); }),
+    (Rule::RpcrdmaXid, |c| { c.nfs(); [4, 3].iter().for_each(|version| c.send(C, &Rpc::msg(2, &words(&[2, 0, 2, 100_003, *version, 0, 0, 0, 0, 0])).bytes())); }, |c| { c.nfs(); (0..2).for_each(|_| c.null(2)); }),
+    (Rule::RpcMalformed, |c| read_of_nothing_inline(c, &[]), |c| read_of_nothing_inline(c, &[1, 2])),
+    (Rule::RpcRetransmit, |c| { c.nfs(); (0..2).for_each(|_| c.send(C, &Rpc::msg(2, &null_call(2)).bytes())); c.send(S, &Rpc::msg(2, &null_reply(2)).bytes()); }, |c| { c.nfs(); (0..2).for_each(|_| c.null(2)); }),
     (Rule::RpcrdmaNomsg, |c| { c.nfs(); c.send(C, &Rpc { proc: 1, ..Rpc::msg(2, &[]) }.bytes()); }, |c| { c.nfs(); c.send(C, &Rpc { proc: 1, reads: vec![read_segment(0, 5, 40)], ..Rpc::msg(2, &[]) }.bytes()); }),
     (Rule::RpcrdmaPosition, |c| call_with(c, |r| r.reads = vec![read_segment(66, 5, 64)]), |c| call_with(c, |r| r.reads = vec![read_segment(68, 5, 64)])),
     (Rule::RpcrdmaWriteShape, |c| write_chunk(c, |r| r.writes = vec![vec![segment(5, 512)]]), |c| write_chunk(c, |_| ())),
@@ -1728,6 +1753,7 @@ fn a_version_that_is_refused_is_reported_with_its_range() {
     assert_eq!(texts(Rule::RpcrdmaVersion), ["sent RPC-over-RDMA version 2"]);
     let told = "XID 0x00000002 was refused by the server: ERR_VERS, the responder speaks versions 1 to 1";
     assert_eq!(texts(Rule::RpcrdmaError), [told]);
+    assert!(report.findings.iter().any(|f| f.severity == Severity::Error));
 }
 
 #[test]

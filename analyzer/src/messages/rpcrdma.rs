@@ -14,7 +14,7 @@ use super::receive::WholeSend;
 use super::stream;
 use crate::context::FrameContext;
 use crate::episodes::{Cause, Ceiling};
-use crate::finding::{Blame, Certainty, Rule};
+use crate::finding::{Blame, Certainty, Rule, Severity};
 use crate::memory::{Memory, Region, Right, State};
 use crate::messages::smbd::link::Seen;
 use crate::missed::Rests;
@@ -30,8 +30,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use hashbrown::HashMap;
 use rdmascope_dissector::trace::Trace;
-use rdmascope_dissector::wire::rpc;
-use rdmascope_dissector::wire::rpcrdma::{Error, Proc, RpcRdma as Header, Segment};
+use rdmascope_dissector::wire::rpc::{self, Flavor, Program};
+use rdmascope_dissector::wire::rpcrdma::{Error, Proc, ReadSegment, Reads, RpcRdma as Header, Segment};
 use rdmascope_dissector::wire::xdr::Stream;
 
 /// Bytes of a message in a Position-Zero Read chunk or a reply chunk put together at most.
@@ -41,18 +41,22 @@ const LONG_MAX: usize = 1 << 20;
 const DISORDER: i64 = 100_000;
 /// Time by which a capture may have a reply before its call, in ns.
 const EARLY: i64 = 1_000_000;
+/// ns after which a reply has surely reached the caller, if nothing was retransmitted.
+const GRANT_ARRIVES: i64 = 1_000_000_000;
 /// Replies without a call that wait for it at most.
 const EARLY_MAX: usize = 64;
 /// Transaction ids that may be answered without a call, or twice, that are remembered at most.
 const DOUBTFUL_MAX: usize = 64;
+/// Transaction ids of answered calls that are remembered at most: their caller may refuse the reply.
+const ANSWERED_MAX: usize = 64;
 /// Bytes that a server reads for one call at most, with slack, before it is worth a note.
 const READ_BUDGET: u64 = (1 << 20) + (1 << 16);
 
 /// Reports that the header of RPC-over-RDMA and the RPC message behind it have different transaction ids, RFC 8166
 /// 4.2.1.
-pub(crate) fn other_xid(cx: &mut FrameContext<'_>, by: End, xid: u32, inner: u32) {
+pub(crate) fn other_xid(cx: &mut FrameContext<'_>, by: End, rests: Rests, xid: u32, inner: u32) {
     let text = format_args!("has XID {xid:#010x} in the header and {inner:#010x} in the RPC message");
-    cx.report(Rule::RpcrdmaXid, by, Rests::FRAME, text);
+    cx.report(Rule::RpcrdmaXid, by, rests, text);
     let (blame, cause) = (cx.blame(by), Some("A sender that fills in the two headers separately"));
     cx.env.findings.because(Rule::RpcrdmaXid, Some(cx.about.id), blame, cause);
 }
@@ -91,8 +95,10 @@ pub struct RpcMessage<'a> {
 pub enum Kind<'a> {
     /// A call.
     Call {
-        /// The number of its exchange.
+        /// The number of its exchange: that of the first one if it is sent again.
         exchange: u64,
+        /// Facts by which it is known if it is sent again.
+        said: Option<Said>,
         /// The message; `None` if it is in a Position-Zero Read chunk, which the responder has yet to read.
         message: Option<Stream<'a>>,
     },
@@ -103,7 +109,9 @@ pub enum Kind<'a> {
         /// True if it stands in the reply chunk rather than in the Send.
         is_long: bool,
         /// The call, if it was in a Position-Zero Read chunk and is whole now.
-        call: Option<&'a [u8]>,
+        call: Option<Stream<'a>>,
+        /// True if it is known what all RDMA of the connection was for.
+        is_attributed: bool,
     },
     /// RDMA_ERROR: the responder could not read the call.
     Error,
@@ -116,11 +124,57 @@ impl<'a> RpcMessage<'a> {
             |at: usize| record.bytes.get(at..at + 4).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_be_bytes(*b));
         let (xid, kind) = (word(0)?, word(4)?);
         let message = Stream::whole(record.bytes);
+        let is_whole = record.bytes.len() as u64 >= u64::from(record.wire_length);
         let kind = match kind {
-            0 => Kind::Call { exchange: cx.env.number_exchange(), message: Some(message) },
-            _ => Kind::Reply { message, is_long: false, call: None },
+            0 => {
+                let (exchange, said) = (cx.env.number_exchange(), Said::of(record.bytes));
+                Kind::Call { exchange, said, message: Some(message) }
+            }
+            _ => Kind::Reply { message, is_long: false, call: None, is_attributed: true },
         };
-        Some(Self { by, xid, first: record.first, last: record.last, header: None, is_whole: true, kind })
+        Some(Self { by, xid, first: record.first, last: record.last, header: None, is_whole, kind })
+    }
+}
+
+/// Facts about a call by which it is known if it is sent again: those that stay the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Program, version and procedure.
+    procedure: [u32; 3],
+    /// Bytes of its arguments.
+    length: u32,
+    /// Hash of their beginning. RPCSEC_GSS protects each copy anew.
+    arguments: u64,
+}
+
+impl Said {
+    /// Facts about an RPC message; `None` if it is cut within its headers.
+    fn of(message: &[u8]) -> Option<Self> {
+        /// Bytes of the arguments that are looked at.
+        const HASHED: usize = 256;
+        /// Offset of the credential.
+        const CREDENTIAL: usize = 24;
+        let word = |at: usize| message.get(at..)?.first_chunk::<4>().map(|word| u32::from_be_bytes(*word));
+        let behind = |auth: usize| auth.checked_add(8 + (word(auth + 4)? as usize).checked_next_multiple_of(4)?);
+        let arguments = message.get(behind(behind(CREDENTIAL)?)?..)?;
+        let is_gss = Flavor(word(CREDENTIAL)?) == Flavor::GSS;
+        let hashed = if is_gss { &[] } else { &arguments[..arguments.len().min(HASHED)] };
+        let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        Some(Self {
+            procedure: [word(12)?, word(16)?, word(20)?],
+            length: arguments.len() as u32,
+            arguments: hashed.iter().fold(0xcbf2_9ce4_8422_2325, hash),
+        })
+    }
+
+    /// True if it may be sent again on its connection: NFS 4 forbids that (RFC 8881 2.9.2).
+    fn may_go_again(&self) -> bool {
+        self.procedure[..2] != [Program::NFS.0, 4]
+    }
+
+    /// True if a call is another one sent again. Of a call in a Position-Zero Read chunk nothing is known yet.
+    pub(crate) fn is_again(this: Option<Self>, earlier: Option<Self>) -> bool {
+        this == earlier && this.is_none_or(|said| said.may_go_again())
     }
 }
 
@@ -137,6 +191,8 @@ struct Credits {
     outstanding_max: u32,
     /// Calls that may still be sent, by any grant that the caller may know of: a lower one may be on its way to it.
     left: u32,
+    /// The last reply that granted less than the one before, and the packets that had been retransmitted then.
+    lowered: Option<(At, u64)>,
     /// Calls beyond that, until it is known that no reply stands behind them in the capture that came before them.
     beyond: Option<Beyond>,
     /// Detects that the caller waits for a reply before it may call again.
@@ -200,6 +256,28 @@ impl Credits {
         if is_close && beyond.calls > 0 { None } else { self.beyond.take().map(|beyond| (beyond, is_close)) }
     }
 
+    /// A reply or an error in the frame at hand grants credits.
+    fn grant(&mut self, cx: &FrameContext<'_>, credits: u32) {
+        if self.granted.known().is_some_and(|before| credits < before) {
+            self.lowered = Some((cx.at, cx.about.retransmissions));
+        }
+        self.granted = Seen::Known(credits);
+    }
+
+    /// The caller knows the last grant if it has had time to arrive: no higher one from before counts any more.
+    fn settle(&mut self, cx: &FrameContext<'_>) {
+        let Some((at, retransmissions)) = self.lowered else { return };
+        if cx.about.retransmissions != retransmissions {
+            // the reply may have been lost, and have gone again
+            self.lowered = Some((cx.at, cx.about.retransmissions));
+        } else if cx.at.since(at) > GRANT_ARRIVES {
+            self.lowered = None;
+            if let Some(granted) = self.granted.known() {
+                self.left = self.left.min(granted.max(1).saturating_sub(self.outstanding));
+            }
+        }
+    }
+
     /// A call is no longer outstanding.
     fn end_call(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
@@ -215,17 +293,26 @@ impl Credits {
 struct Call {
     exchange: u64,
     at: At,
+    said: Option<Said>,
+    /// True if it was sent again with other chunks: those of either may come back.
+    has_other_chunks: bool,
     /// Keys of all its segments.
     keys: Vec<u32>,
     /// Arrived bytes of a call in a Position-Zero Read chunk, and its length.
     long_call: Vec<u8>,
     long_have: u64,
     long_want: u64,
-    /// Arrived bytes of a reply in the reply chunk.
+    /// The read list of such a call, if it has chunks with data too: as it stands in the header.
+    reads: Vec<u8>,
+    /// Arrived bytes of a reply in the reply chunk, and their number.
     long_reply: Vec<u8>,
+    reply_have: u64,
     /// Segments of the write list, and their number in each chunk.
     segments: Vec<Segment>,
     chunk_sizes: Vec<u32>,
+    /// Bytes of each of them from its beginning to the last one that RDMA wrote, and the number of the first.
+    written: Vec<u64>,
+    first_written: u32,
     reply_segments: Vec<Segment>,
 }
 
@@ -251,6 +338,12 @@ pub struct RpcRdma {
     /// Callers and transaction ids of the last headers that could not be used, which may be answered with an error, and
     /// of calls with an id that was in use, both of which may be answered.
     doubtful: VecDeque<(End, u32)>,
+    /// Callers and transaction ids of the last calls that were answered.
+    answered: VecDeque<(End, u32)>,
+    /// RDMA_ERRORs.
+    errors: u64,
+    /// The end whose version the first of them refused: it may step down to version 1.
+    refused: Option<End>,
 }
 
 impl RpcRdma {
@@ -293,16 +386,21 @@ impl RpcRdma {
 
     /// Bytes that RDMA moved for a region of this connection.
     pub fn delivered(&mut self, region: &Region, offset: u64, op: &RdmaOp<'_>) {
+        let Some(call) = self.by_exchange.get(&region.exchange).and_then(|key| self.calls.get_mut(key)) else { return };
         if !has_message(region) {
+            let place = region.index.checked_sub(call.first_written).and_then(|at| call.written.get_mut(at as usize));
+            if let Some(end) = place {
+                *end = (*end).max(offset.saturating_add(op.length.into()));
+            }
             return;
         }
-        let Some(call) = self.by_exchange.get(&region.exchange).and_then(|key| self.calls.get_mut(key)) else { return };
         let at = usize::try_from(region.payload_offset.saturating_add(offset)).unwrap_or(usize::MAX);
         let Some(end) = at.checked_add(op.bytes.len()).filter(|end| *end <= LONG_MAX) else { return };
         let long = if region.index & LONG_CALL > 0 {
             call.long_have += op.bytes.len() as u64;
             &mut call.long_call
         } else {
+            call.reply_have += op.bytes.len() as u64;
             &mut call.long_reply
         };
         if long.len() < end {
@@ -371,6 +469,9 @@ impl RpcRdma {
             cx.report(Rule::RpcrdmaVersion, by, Rests::FRAME, format_args!("sent RPC-over-RDMA version {version}"));
             return self.unusable(by, send.bytes);
         }
+        if header.proc() != Proc::ERROR && self.refused == Some(by) {
+            self.steps_down(cx, by);
+        }
         match header.proc() {
             Proc::MSG | Proc::NOMSG => {}
             Proc::ERROR => return self.error(cx, memory, by, send, &header, t, emit),
@@ -406,6 +507,24 @@ impl RpcRdma {
             self.reply(cx, memory, by, send, &header, t, emit);
         } else {
             self.call(cx, memory, by, send, &header, is_whole, t, emit);
+        }
+    }
+
+    /// An end whose version was refused goes on with version 1: that is how the version is agreed on.
+    fn steps_down(&mut self, cx: &mut FrameContext<'_>, by: End) {
+        self.refused = None;
+        if self.errors > 1 {
+            // the findings are about others too
+            return;
+        }
+        let more = format_args!("; then version 1 was used");
+        let connection = Some(cx.about.id);
+        for (rule, blame) in [
+            (Rule::RpcrdmaVersion, cx.blame(by)),
+            (Rule::RpcrdmaVersion, Blame::Unknown),
+            (Rule::RpcrdmaError, Blame::Unknown),
+        ] {
+            cx.env.findings.lower(rule, connection, blame, Severity::Note, more);
         }
     }
 
@@ -504,30 +623,41 @@ impl RpcRdma {
         }
         chunk_rules(cx, by, header, is_whole);
         self.spend(cx, by, header);
-        if let Some(old) = self.calls.remove(&(by, xid)) {
-            let rests = Rests::since(old.at).of(by.peer());
-            cx.report(
-                Rule::RpcrdmaXid,
-                by,
-                rests,
-                format_args!("used XID {xid:#010x} again while its call was outstanding"),
-            );
-            self.by_exchange.remove(&old.exchange);
+        let said = if header.is_long() { None } else { Said::of(header.payload) };
+        let mut again = self.take(by, xid);
+        if let Some(old) = &again {
             self.credits[by.index()].end_call();
             self.doubt(by, xid);
+            if !Said::is_again(said, old.said) {
+                let rests = Rests::since(old.at).of(by.peer());
+                let text = format_args!("used XID {xid:#010x} again while its call was outstanding");
+                cx.report(Rule::RpcrdmaXid, by, rests, text);
+                again = None;
+            }
         }
         if self.was_answered(by, xid) {
             self.missed();
             cx.missed.hidden(by.peer(), cx.at);
         }
-        let exchange = cx.env.number_exchange();
-        let call = advertise(cx, memory, by, header, exchange);
+        let exchange = again.as_ref().map_or_else(|| cx.env.number_exchange(), |old| old.exchange);
+        let call = match again {
+            Some(old) if keys(header).eq(old.keys.iter().copied()) => old,
+            again => {
+                let mut call = advertise(cx, memory, by, header, exchange);
+                call.said = said;
+                if let Some(old) = again {
+                    (call.at, call.has_other_chunks) = (old.at, true);
+                    call.keys.extend(old.keys);
+                }
+                Box::new(call)
+            }
+        };
         self.remember(cx, by, xid, call);
         let message = (!header.is_long()).then(|| Stream::inline(header));
         if message.is_none() && T::ON {
             t.info(format_args!("the call is in a Position-Zero Read chunk"));
         }
-        let kind = Kind::Call { exchange, message };
+        let kind = Kind::Call { exchange, said, message };
         let (first, last, is_whole) = (send.first, send.last, send.bytes.len() as u64 >= u64::from(send.wire_length));
         emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
     }
@@ -539,7 +669,7 @@ impl RpcRdma {
         let has_message = header.proc() == Proc::MSG && !self.calls.contains_key(&(caller, xid));
         let inner = header.payload.first_chunk::<4>().filter(|_| has_message).map(|word| u32::from_be_bytes(*word));
         let Some(inner) = inner.filter(|inner| *inner != xid) else { return xid };
-        other_xid(cx, by, xid, inner);
+        other_xid(cx, by, Rests::FRAME, xid, inner);
         if self.calls.contains_key(&(caller, inner)) {
             return inner;
         }
@@ -554,6 +684,7 @@ impl RpcRdma {
         if let Some((begin, end)) = credits.room.used(cx.at) {
             cx.episodes.stalled(by, Cause::RpcRdmaCredits, begin, end);
         }
+        credits.settle(cx);
         credits.calls += 1;
         credits.requested_max = credits.requested_max.max(header.fixed.credits);
         credits.outstanding += 1;
@@ -575,7 +706,7 @@ impl RpcRdma {
     }
 
     /// Keeps a call until its reply comes. If there are too many, the older half goes.
-    fn remember(&mut self, cx: &FrameContext<'_>, by: End, xid: u32, call: Call) {
+    fn remember(&mut self, cx: &FrameContext<'_>, by: End, xid: u32, call: Box<Call>) {
         if self.calls.len() >= cx.env.options.requests_max {
             let mut numbers: Vec<u64> = self.calls.values().map(|c| c.exchange).collect();
             numbers.sort_unstable();
@@ -585,7 +716,8 @@ impl RpcRdma {
             self.long = self.calls.values().map(|c| c.long_call.len() + c.long_reply.len()).sum();
         }
         self.by_exchange.insert(call.exchange, (by, xid));
-        self.calls.insert((by, xid), Box::new(call));
+        self.long += call.long_call.len() + call.long_reply.len();
+        self.calls.insert((by, xid), call);
     }
 
     #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and the callback")]
@@ -604,7 +736,7 @@ impl RpcRdma {
         cx.roles.learn(caller, Source::Shape);
         let credits = &mut self.credits[caller.index()];
         let beyond = credits.replied(cx.at);
-        credits.granted = Seen::Known(header.fixed.credits);
+        credits.grant(cx, header.fixed.credits);
         credits.end_call();
         credits.replied = true;
         if credits.outstanding < header.fixed.credits {
@@ -620,9 +752,16 @@ impl RpcRdma {
         if call.is_none() {
             self.unasked(cx, by, xid);
         }
+        if self.answered.len() >= ANSWERED_MAX {
+            self.answered.pop_front();
+        }
+        self.answered.push_back((caller, xid));
         let mut call = call.unwrap_or_default();
         if call.exchange > 0 {
-            shape(cx, by, header, &call);
+            if !call.has_other_chunks {
+                shape(cx, by, header, &call);
+                padded(cx, by, header, &call);
+            }
             if header.is_long() && header.reply.is_none_or(|chunk| chunk.length() == 0) {
                 let text = format_args!("sent RDMA_NOMSG with nothing in the Reply chunk");
                 cx.report(Rule::RpcrdmaNomsg, by, Rests::since(call.at).of(by), text);
@@ -634,10 +773,15 @@ impl RpcRdma {
         let is_long = header.is_long();
         let written = usize::try_from(header.reply.map_or(0, |c| c.length())).unwrap_or(usize::MAX);
         call.long_reply.truncate(written);
+        // a reply in its chunk is whole if all that was written was captured and kept
+        let is_reply_whole = call.long_reply.len() == written && call.reply_have >= written as u64;
         let message = if is_long { Stream::long(header, &call.long_reply) } else { Stream::inline(header) };
         let is_call_whole = call.long_want > 0 && call.long_have >= call.long_want;
-        let kind = Kind::Reply { message, is_long, call: is_call_whole.then_some(call.long_call.as_slice()) };
-        let (first, last, is_whole) = (send.first, send.last, send.bytes.len() as u64 >= u64::from(send.wire_length));
+        let long_call = Stream { bytes: &call.long_call, reads: Reads::of(&call.reads), ..Stream::default() };
+        let (long_call, is_attributed) = (is_call_whole.then_some(long_call), memory.unattributed() == 0);
+        let kind = Kind::Reply { message, is_long, call: long_call, is_attributed };
+        let is_whole = send.bytes.len() as u64 >= u64::from(send.wire_length) && (is_reply_whole || !is_long);
+        let (first, last) = (send.first, send.last);
         emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
         for key in &call.keys {
             memory.end(cx.at, caller, *key, call.exchange);
@@ -656,9 +800,12 @@ impl RpcRdma {
         emit: &mut impl FnMut(&mut FrameContext<'_>, &mut Memory, &Message<'_>, &mut T),
     ) {
         let (xid, caller) = (header.fixed.xid, by.peer());
-        // only the responder knows why: a header that it cannot use, a Reply chunk without room, or a mistake of its
-        // own
+        self.errors += 1;
+        // only its sender knows why: a header that it cannot use, a Reply chunk without room, or a mistake of its own
         let call = self.calls.get(&(caller, xid)).map(|call| call.at.frame);
+        // a requester may refuse a reply (RFC 8166 4.5); a call of its own with this id has an answer already
+        let is_of_reply = call.is_none() && self.answered.contains(&(by, xid));
+        let what = if is_of_reply { "the reply to " } else { "" };
         let mut refused = |reason: fmt::Arguments<'_>| {
             let site = cx.site(cx.at);
             let by = match cx.blame(by) {
@@ -667,17 +814,26 @@ impl RpcRdma {
                 _ => "",
             };
             let called = call.map_or(String::new(), |frame| format!(", called in frame {frame},"));
-            let text = format_args!("XID {xid:#010x}{called} was refused{by}: {reason}");
+            let text = format_args!("{what}XID {xid:#010x}{called} was refused{by}: {reason}");
             cx.env.report(Rule::RpcrdmaError, Blame::Unknown, site, Certainty::Certain, text);
         };
         match header.error {
             Some(Error::Vers(v)) => {
-                refused(format_args!("ERR_VERS, the responder speaks versions {} to {}", v.low, v.high))
+                refused(format_args!("ERR_VERS, the responder speaks versions {} to {}", v.low, v.high));
+                let is_first = self.errors == 1 && self.doubtful.contains(&(caller, xid));
+                self.refused = Some(caller).filter(|_| is_first && (v.low..=v.high).contains(&1));
             }
             Some(Error::Chunk) => refused(format_args!("ERR_CHUNK")),
             _ => refused(format_args!("an unknown error")),
         }
+        if is_of_reply {
+            let why = Some("A reply that its receiver cannot use");
+            return cx.env.findings.because(Rule::RpcrdmaError, Some(cx.about.id), Blame::Unknown, why);
+        }
         let credits = &mut self.credits[caller.index()];
+        if header.fixed.credits > 0 {
+            credits.grant(cx, header.fixed.credits);
+        }
         credits.end_call();
         credits.replied = true;
         let Some(call) = self.take(caller, xid) else {
@@ -753,6 +909,8 @@ impl RpcRdma {
         {
             *caller = caller.peer();
         }
+        self.answered.iter_mut().for_each(|(caller, _)| *caller = caller.peer());
+        self.refused = self.refused.map(End::peer);
     }
 
     /// Takes over the other half of a connection whose directions were first taken for two.
@@ -766,6 +924,7 @@ impl RpcRdma {
             mine.overruns += theirs.overruns;
             mine.requested_max = mine.requested_max.max(theirs.requested_max);
         }
+        self.errors += from.errors;
         self.calls.extend(from.calls);
         self.by_exchange.extend(from.by_exchange);
         // the calls of one half may be those that the replies of the other answer
@@ -774,26 +933,23 @@ impl RpcRdma {
     }
 }
 
-/// Checks the chunk lists of a call.
-fn chunk_rules(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, is_whole: bool) {
+/// Checks the positions of read chunks, which come in rising order. A message of which `inline` bytes are not in them
+/// was sent.
+fn positions(cx: &mut FrameContext<'_>, by: End, inline: u64, chunks: impl Iterator<Item = ReadSegment>) {
     let sure = Rests::FRAME;
-    let inline = if header.is_long() || !is_whole { u64::MAX } else { header.payload.len() as u64 };
     let (mut last, mut last_end, mut removed) = (0u64, 0u64, 0u64);
-    for segment in header.reads.iter() {
+    for segment in chunks {
         let position = u64::from(segment.position);
+        if position != last {
+            // positions count the round-up bytes, which may be in the chunk or not
+            removed = removed.next_multiple_of(4);
+        }
         if position % 4 != 0 {
             cx.report(
                 Rule::RpcrdmaPosition,
                 by,
                 sure,
                 format_args!("has a read chunk at position {position}, not a multiple of 4"),
-            );
-        } else if position < last {
-            cx.report(
-                Rule::RpcrdmaPosition,
-                by,
-                sure,
-                format_args!("has a read chunk at position {position} behind one at {last}"),
             );
         } else if position > inline.saturating_add(removed) {
             let text = format_args!("has a read chunk at position {position}, past the end of the message");
@@ -818,10 +974,28 @@ fn chunk_rules(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, is_whole
         }
         last_end =
             if position == last { last_end.max(position) } else { position }.saturating_add(segment.length.into());
-        last = last.max(position);
-        if position > 0 {
-            removed += u64::from(segment.length);
-        }
+        last = position;
+        removed = removed.saturating_add(segment.length.into());
+    }
+}
+
+/// Checks the chunk lists of a call.
+fn chunk_rules(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, is_whole: bool) {
+    let sure = Rests::FRAME;
+    // a Position-Zero Read chunk is the message itself, out of which other chunks may have been taken
+    let inline = match header.is_long() {
+        true if header.reads.has_message() => header.reads.at(0).map(|segment| u64::from(segment.length)).sum(),
+        false if is_whole => header.payload.len() as u64,
+        _ => u64::MAX,
+    };
+    let chunks = header.reads.iter().filter(|segment| segment.position > 0);
+    if chunks.clone().is_sorted_by_key(|segment| segment.position) {
+        positions(cx, by, inline, chunks);
+    } else {
+        // the list has no order
+        let mut sorted: Vec<_> = chunks.collect();
+        sorted.sort_by_key(|segment| segment.position);
+        positions(cx, by, inline, sorted.into_iter());
     }
     let written = header.writes.iter().chain(header.reply).flat_map(|chunk| chunk.segments());
     for Segment { offset, length, .. } in header.reads.iter().map(|s| s.segment()).chain(written) {
@@ -844,6 +1018,12 @@ fn chunk_rules(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, is_whole
     if header.reply.is_some_and(|c| c.is_empty()) {
         cx.report(Rule::BugCve202693228, by, sure, format_args!("has a reply chunk without segments"));
     }
+}
+
+/// Keys of all segments of a call, in the order in which they are advertised.
+fn keys(header: &Header<'_>) -> impl Iterator<Item = u32> {
+    let written = header.writes.iter().chain(header.reply).flat_map(|chunk| chunk.segments());
+    header.reads.iter().map(|segment| segment.handle).chain(written.map(|segment| segment.handle))
 }
 
 /// The memory that the chunk lists of a call advertise.
@@ -874,7 +1054,11 @@ fn advertise(cx: &mut FrameContext<'_>, memory: &mut Memory, by: End, header: &H
         *offset += u64::from(segment.length);
     }
     call.long_want = long;
+    if long > 0 && data > 0 {
+        call.reads = header.reads.bytes().to_vec();
+    }
     let mut data = 0;
+    call.first_written = header.reads.len() as u32;
     for chunk in header.writes.iter() {
         call.chunk_sizes.push(chunk.len() as u32);
         for segment in chunk.segments() {
@@ -883,6 +1067,7 @@ fn advertise(cx: &mut FrameContext<'_>, memory: &mut Memory, by: End, header: &H
             data += u64::from(segment.length);
         }
     }
+    call.written = alloc::vec![0; call.segments.len()];
     let mut long = 0;
     for segment in header.reply.iter().flat_map(|c| c.segments()) {
         call.reply_segments.push(segment);
@@ -926,6 +1111,22 @@ fn shape(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, call: &Call) {
         );
     } else {
         filled(cx, by, rests, chunk.segments().zip(call.reply_segments.iter().copied()));
+    }
+}
+
+/// Checks that no round-up bytes were written behind the items in write chunks, RFC 8166 3.4.6.2. Other bytes behind
+/// them may be changed.
+fn padded(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, call: &Call) {
+    let rests = Rests::since(call.at).of(by).though_cut();
+    let mut rest = call.written.as_slice();
+    for (chunk, size) in header.writes.iter().zip(&call.chunk_sizes) {
+        let (ends, after) = rest.split_at_checked(*size as usize).unwrap_or((rest, &[]));
+        rest = after;
+        let (says, wrote) = (chunk.length(), ends.iter().fold(0, |sum: u64, end| sum.saturating_add(*end)));
+        if says < wrote && wrote <= says.next_multiple_of(4) {
+            let text = format_args!("wrote {wrote} bytes into a chunk and says {says}");
+            cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
+        }
     }
 }
 
@@ -1110,12 +1311,52 @@ mod tests {
     /// The server may have answered the first call before the second came.
     #[test]
     fn both_calls_with_one_transaction_id_may_be_answered() {
-        let mut layer = Layer::new();
-        layer.call(1, NO_CHUNKS);
-        layer.reply(1, 2, NO_CHUNKS);
-        (0..2).for_each(|_| layer.call(2, NO_CHUNKS));
-        (0..2).for_each(|_| layer.reply(2, 2, NO_CHUNKS));
-        assert_eq!(layer.broken(), [(Rule::RpcrdmaXid, Blame::Client)]);
+        for (procedure, expected) in [(0, vec![]), (1, vec![(Rule::RpcrdmaXid, Blame::Client)])] {
+            let mut layer = Layer::new();
+            layer.call(1, NO_CHUNKS);
+            layer.reply(1, 2, NO_CHUNKS);
+            layer.call(2, NO_CHUNKS);
+            layer.send(C, &[2, 1, 32, 0, 0, 0, 0, 2, 0, 2, 100_003, 3, procedure, 0, 0, 0, 0], None);
+            (0..2).for_each(|_| layer.reply(2, 2, NO_CHUNKS));
+            assert_eq!(layer.broken(), expected, "{procedure}: the same one may go again");
+        }
+    }
+
+    /// A lower grant reaches the caller sooner or later: then it holds.
+    #[test]
+    fn a_lower_grant_holds_once_it_has_arrived() {
+        const FRAME: i64 = 1_000_000;
+        for (waited, again, expected) in [
+            (0, 0, vec![]),
+            (GRANT_ARRIVES, 0, vec![(Rule::RpcrdmaCreditOverrun, Blame::Client)]),
+            // the reply may be what was sent again
+            (GRANT_ARRIVES, 1, vec![]),
+        ] {
+            let mut layer = Layer::new();
+            layer.call(1, NO_CHUNKS);
+            layer.reply(1, 8, NO_CHUNKS);
+            layer.call(2, NO_CHUNKS);
+            layer.reply(2, 2, NO_CHUNKS);
+            layer.alone.at.time += waited - FRAME + 1;
+            layer.alone.about.retransmissions += again;
+            (3..6).for_each(|xid| layer.call(xid, NO_CHUNKS));
+            assert_eq!(layer.broken(), expected, "{waited} ns, {again} sent again");
+        }
+    }
+
+    #[test]
+    fn an_error_grants_credits_too() {
+        for (granted, expected) in [(4, vec![]), (0, vec![(Rule::RpcrdmaCreditOverrun, Blame::Client)])] {
+            let mut layer = Layer::new();
+            layer.call(1, NO_CHUNKS);
+            layer.reply(1, 2, NO_CHUNKS);
+            layer.call(2, NO_CHUNKS);
+            layer.send(S, &[2, 1, granted, 4, 2], None);
+            (3..6).for_each(|xid| layer.call(xid, NO_CHUNKS));
+            let mut broken = layer.broken();
+            broken.retain(|(rule, _)| *rule == Rule::RpcrdmaCreditOverrun);
+            assert_eq!(broken, expected, "{granted}");
+        }
     }
 
     /// The answer to a header that could not be used is no reply to nothing.

@@ -6,7 +6,7 @@ use super::{Answers, EARLY, is_unanswered};
 use crate::context::FrameContext;
 use crate::exchange::{DataPath, Descriptor, Exchange, Family, One, Status};
 use crate::finding::Rule;
-use crate::messages::rpcrdma::{Kind, RpcMessage, other_xid};
+use crate::messages::rpcrdma::{Kind, RpcMessage, Said, other_xid};
 use crate::missed::Rests;
 use crate::notes::Layer;
 use crate::op::{At, End};
@@ -14,17 +14,20 @@ use crate::recent::Recent;
 use crate::roles::Source;
 use crate::rpcbind::Registration;
 use crate::stats::Commands;
+use crate::summary::Transport;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
+use rdmascope_dissector::fault::FaultKind;
+use rdmascope_dissector::text::Elapsed;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::nfs::{self, Op, Visit};
 use rdmascope_dissector::wire::portmap::Mapping;
-use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, Program};
-use rdmascope_dissector::wire::rpcrdma::{RpcRdma as Header, Segment};
+use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, MessageType, Program};
+use rdmascope_dissector::wire::rpcrdma::{Reads, RpcRdma as Header, Segment};
 use rdmascope_dissector::wire::xdr::Stream;
 
 /// Rows of a portmapper's answer that are looked at.
@@ -33,6 +36,12 @@ const MAPPINGS_MAX: usize = 256;
 const PRODUCT_MAX: usize = 64;
 /// File handles whose names are remembered at most.
 const NAMES_MAX: usize = 4096;
+/// Delegations that were asked for, or returned, that are remembered.
+const RECALLS_MAX: usize = 64;
+/// Operations of one compound that are remembered.
+const OPERATIONS_MAX: usize = 64;
+/// READs and WRITEs of one compound that are looked at.
+const TRANSFERS_MAX: usize = 64;
 /// Replies to no call that are remembered: the call may have gone out again, and be seen then.
 const UNASKED_MAX: usize = 256;
 
@@ -40,12 +49,39 @@ const UNASKED_MAX: usize = 256;
 #[derive(Clone, Debug)]
 struct Pending {
     exchange: Exchange,
+    said: Option<Said>,
     memo: Option<Memo>,
     /// Facts about its file, learnt while it was decoded.
     names: Names,
     /// True if all of the call was decoded.
     is_whole: bool,
     payload: Option<Box<Payload>>,
+}
+
+/// A READ or WRITE among the operations of a call or reply.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    is_write: bool,
+    offset: u64,
+    count: u32,
+    /// True if its data is in a chunk.
+    is_reduced: bool,
+}
+
+impl Moved {
+    /// Facts about an operation; `None` if it is no READ or WRITE of any version.
+    fn of(op: &Op<'_>) -> Option<Self> {
+        // the procedures of NFS 3, whose numbers other operations with data do not have, and those of NFS 4
+        let is_write = match op.code {
+            _ if op.callback => return None,
+            6 => false,
+            7 => true,
+            code if nfs::v4::Operation(code) == nfs::v4::Operation::READ => false,
+            code if nfs::v4::Operation(code) == nfs::v4::Operation::WRITE => true,
+            _ => return None,
+        };
+        op.io.map(|io| Self { is_write, offset: io.offset, count: io.count, is_reduced: io.reduced })
+    }
 }
 
 /// Facts about files in a decoded call or reply.
@@ -59,13 +95,20 @@ struct Names {
     offset: Option<u64>,
     count: Option<u32>,
     status: Option<u32>,
-    /// Operations that read or write data; `reduced` if the data of one is in a chunk.
-    transfers: u32,
-    /// The same of the call, while its reply is read.
-    asked_for: u32,
-    reduced: bool,
+    /// READs and WRITEs.
+    transfers: Vec<Moved>,
+    /// Those of the call, while its reply is read.
+    asked_for: Vec<Moved>,
+    /// True if there are more than are kept, or other results that may be in a chunk.
+    is_mixed: bool,
     /// Argument, result: true if an operation of the compound may have it in a chunk.
     eligible: [bool; 2],
+    /// Operations of a compound, the first ones.
+    operations: Vec<u32>,
+    /// Those of the call, while its reply is read.
+    asked_operations: Option<Vec<u32>>,
+    /// True if the reply has the result of an operation that the call does not have there.
+    is_of_another: bool,
     /// The session that a compound of NFS 4.1 runs in.
     session: Option<[u8; 16]>,
     /// The product that EXCHANGE_ID names.
@@ -93,9 +136,10 @@ impl Names {
     fn begin_reply(&mut self) {
         let (operation, eligible) = (self.operation, self.eligible);
         let asked = self.asked.or(self.mappings.first().copied());
-        let asked_for = self.transfers;
         *self = Self {
-            asked_for,
+            asked_for: core::mem::take(&mut self.transfers),
+            asked_operations: Some(core::mem::take(&mut self.operations)),
+            is_mixed: self.is_mixed,
             handle: self.handle.take(),
             name: self.name.take(),
             operation,
@@ -106,6 +150,15 @@ impl Names {
     }
 
     fn take(&mut self, op: &Op<'_>) {
+        let place = op.index as usize;
+        match &self.asked_operations {
+            // one that the server does not know may be named so
+            Some(asked) if place < OPERATIONS_MAX && nfs::v4::Operation(op.code) != nfs::v4::Operation::ILLEGAL => {
+                self.is_of_another |= !asked.is_empty() && asked.get(place) != Some(&op.code);
+            }
+            None if self.operations.len() < OPERATIONS_MAX => self.operations.push(op.code),
+            _ => {}
+        }
         let name =
             if op.callback { nfs::v4::CallbackOperation(op.code).name() } else { nfs::v4::Operation(op.code).name() };
         if let Some(name) = name {
@@ -121,12 +174,17 @@ impl Names {
         if let Some(io) = op.io {
             self.offset = Some(io.offset);
             self.count = Some(io.count);
-            self.transfers += 1;
-            self.reduced |= io.reduced;
+        }
+        if let Some(moved) = Moved::of(op) {
+            self.is_mixed |= self.transfers.len() >= TRANSFERS_MAX;
+            if self.transfers.len() < TRANSFERS_MAX {
+                self.transfers.push(moved);
+            }
         }
         if !op.callback {
             let (argument, result) = v4_eligible(op.code);
             self.eligible = [self.eligible[0] | argument, self.eligible[1] | result];
+            self.is_mixed |= result && nfs::v4::Operation(op.code) != nfs::v4::Operation::READ;
         }
         if let Some(file) = op.name {
             self.name = Some(String::from_utf8_lossy(file).into_owned());
@@ -140,6 +198,16 @@ impl Names {
         if let Some(status) = op.status.filter(|s| *s != 0) {
             self.status = Some(status);
         }
+    }
+
+    /// READs, or WRITEs.
+    fn all(transfers: &[Moved], is_write: bool) -> impl Iterator<Item = &Moved> + Clone {
+        transfers.iter().filter(move |moved| moved.is_write == is_write)
+    }
+
+    /// READs or WRITEs of the call that were done, with their results.
+    fn done(&self, is_write: bool) -> impl Iterator<Item = (&Moved, &Moved)> + Clone {
+        Self::all(&self.asked_for, is_write).zip(Self::all(&self.transfers, is_write))
     }
 
     /// Name of the call: an operation if its procedure is a compound of them.
@@ -177,6 +245,9 @@ pub(crate) struct Rpc {
     pending: HashMap<(End, u32), Box<Pending>>,
     /// Transaction ids by number of the exchange.
     by_exchange: HashMap<u64, (End, u32)>,
+    /// Times at which the server asked for delegations that it does not have back, and of those that it has both times.
+    recalls: VecDeque<At>,
+    returns: VecDeque<(At, At)>,
     /// The last replies to calls that were not seen.
     unasked: VecDeque<(End, u32, At)>,
     /// Names of files by handle.
@@ -217,8 +288,14 @@ impl Rpc {
     pub(crate) fn message<T: Trace>(&mut self, cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, t: &mut T) {
         self.messages[message.by.index()] += 1;
         match message.kind {
-            Kind::Call { exchange, message: stream } => self.call(cx, message, exchange, stream, t),
-            Kind::Reply { message: stream, is_long, call } => self.reply(cx, message, &stream, is_long, call, t),
+            Kind::Call { exchange, said, message: stream } => {
+                if !self.is_again(cx, message, exchange, said, stream, t) {
+                    self.call(cx, message, exchange, said, stream, t);
+                }
+            }
+            Kind::Reply { message: stream, is_long, call, is_attributed } => {
+                self.reply(cx, message, &stream, (is_long, is_attributed), call, t);
+            }
             Kind::Error => {
                 if let Some(mut pending) = self.take(message.by.peer(), message.xid) {
                     pending.exchange.reply = Some(message.first);
@@ -230,11 +307,46 @@ impl Rpc {
         }
     }
 
+    /// True if a call is one sent again that waits for its reply: that one goes on.
+    fn is_again<T: Trace>(
+        &mut self,
+        cx: &mut FrameContext<'_>,
+        message: &RpcMessage<'_>,
+        id: u64,
+        said: Option<Said>,
+        stream: Option<Stream<'_>>,
+        t: &mut T,
+    ) -> bool {
+        let Some(pending) = self.pending.get_mut(&(message.by, message.xid)) else { return false };
+        // on TCP, this layer alone knows of it
+        let is_known = message.header.is_none() && said.is_some();
+        let is_it = pending.exchange.id == id || is_known && Said::is_again(said, pending.said);
+        if !is_it {
+            return false;
+        }
+        let exchange = &mut pending.exchange;
+        cx.env.frame.belongs(exchange.id, exchange.rdma_bytes());
+        if let Some(header) = message.header {
+            exchange.descriptor_count = 0;
+            describe(exchange, header);
+        }
+        cx.layer(if pending.memo.is_some_and(|memo| memo.is_nfs()) { Layer::Nfs } else { Layer::Rpc });
+        if let Some(stream) = stream.filter(|_| T::ON) {
+            let _ = rpc::dissect(&stream, None, t, &mut ());
+        }
+        let (command, waited) = (One(exchange.command), Elapsed(message.last.since(exchange.request_end)));
+        let text = format_args!("sent {command} again after {waited} without a reply");
+        let rests = Rests::since(exchange.request).of(message.by.peer()).though_cut();
+        cx.report(Rule::RpcRetransmit, message.by, rests, text);
+        true
+    }
+
     fn call<T: Trace>(
         &mut self,
         cx: &mut FrameContext<'_>,
         message: &RpcMessage<'_>,
         id: u64,
+        said: Option<Said>,
         stream: Option<Stream<'_>>,
         t: &mut T,
     ) {
@@ -248,27 +360,53 @@ impl Rpc {
             ..Exchange::begun(Family::Rpc, "RPC", message.first, message.last)
         };
         let mut pending =
-            Box::new(Pending { exchange, memo: None, names: Names::default(), is_whole: false, payload: None });
+            Box::new(Pending { exchange, said, memo: None, names: Names::default(), is_whole: false, payload: None });
         if let Some(header) = message.header {
             describe(&mut pending.exchange, header);
         }
         if let Some(stream) = stream {
-            pending.is_whole = decode(cx, &stream, &mut pending, t) && message.is_whole;
+            let read = decode(cx, &stream, MessageType::CALL, &mut pending, t);
+            pending.is_whole = read.is_whole && message.is_whole;
             pending.exchange.session = pending.names.session;
             self.learn(cx, message, &pending);
             if pending.memo.is_some() {
-                same_xid(cx, message, &stream);
+                same_xid(cx, message, message.by, Rests::FRAME, &stream);
+            }
+            self.name_call(&mut pending);
+            if message.is_whole {
+                malformed_call(cx, message.by, Rests::FRAME, &stream, &read, &pending);
             }
             if let Some(header) = message.header.filter(|_| pending.is_whole || is_protected(&pending)) {
-                reduced_argument(cx, message.by, header, &pending);
+                reduced_argument(cx, message.by, &header.reads, Rests::FRAME, &pending);
             }
         }
         self.name_call(&mut pending);
+        self.recall(&pending);
         if let Some(reply) = self.answered_early(message) {
             (pending.exchange.reply, pending.exchange.reply_end) = (Some(reply), Some(reply));
             return Self::complete(cx, message.by, *pending);
         }
         self.remember(cx, message.by, message.xid, pending);
+    }
+
+    /// Keeps account of the delegations that a server asks for and that its client returns.
+    fn recall(&mut self, call: &Pending) {
+        if call.memo.is_some_and(|memo| memo.is_callback()) {
+            if call.names.operations.contains(&nfs::v4::CallbackOperation::CB_RECALL.0) {
+                keep_last(&mut self.recalls, call.exchange.request_end);
+            }
+        } else if call.names.operations.contains(&nfs::v4::Operation::DELEGRETURN.0)
+            && let Some(asked) = self.recalls.pop_front()
+        {
+            keep_last(&mut self.returns, (asked, call.exchange.request));
+        }
+    }
+
+    /// ns for which the server had to wait for delegations, after a call and before its reply at hand.
+    fn recalled(&self, exchange: &Exchange, reply: At) -> i64 {
+        let of_it = |(asked, returned): &&(At, At)| exchange.request <= *asked && *returned <= reply;
+        let longest = self.returns.iter().filter(of_it).map(|(asked, returned)| returned.since(*asked)).max();
+        longest.unwrap_or(0)
     }
 
     /// The reply to a call, if the capture has it a little before the call.
@@ -303,8 +441,8 @@ impl Rpc {
         cx: &mut FrameContext<'_>,
         message: &RpcMessage<'_>,
         stream: &Stream<'_>,
-        is_long: bool,
-        call: Option<&[u8]>,
+        (is_long, is_attributed): (bool, bool),
+        call: Option<Stream<'_>>,
         t: &mut T,
     ) {
         let caller = message.by.peer();
@@ -319,30 +457,48 @@ impl Rpc {
             return cx.layer(Layer::Rpc);
         };
         cx.env.frame.belongs(pending.exchange.id, pending.exchange.rdma_bytes());
+        // a long message rests on the RDMA that moved it
+        let rests = Rests::since(pending.exchange.request);
         if !is_long {
-            same_xid(cx, message, stream);
+            same_xid(cx, message, message.by, Rests::FRAME, stream);
+        } else if message.is_whole {
+            same_xid(cx, message, message.by, rests, stream);
         }
-        pending.names.begin_reply();
         if let Some(call) = call.filter(|_| pending.memo.is_none()) {
             if T::ON {
-                t.source("Reassembled call", call);
+                t.source("Reassembled call", call.bytes);
             }
-            pending.is_whole = decode(cx, &Stream::whole(call), &mut pending, t);
+            let read = decode(cx, &call, MessageType::CALL, &mut pending, t);
+            pending.is_whole = read.is_whole;
             if T::ON {
                 t.end_source();
             }
             self.name_call(&mut pending);
-            pending.names.begin_reply();
+            same_xid(cx, message, caller, rests, &call);
+            malformed_call(cx, caller, rests, &call, &read, &pending);
+            if pending.is_whole || is_protected(&pending) {
+                reduced_argument(cx, caller, &call.reads, rests, &pending);
+            }
         }
+        pending.names.begin_reply();
         if is_long && T::ON {
             t.source("Reply chunk", stream.bytes);
         }
-        let is_whole = decode(cx, stream, &mut pending, t) && message.is_whole && pending.is_whole;
+        let read = decode(cx, stream, MessageType::REPLY, &mut pending, t);
+        let is_whole = read.is_whole && message.is_whole && pending.is_whole;
         if is_long && T::ON {
             t.end_source();
         }
+        // data that was written and not announced belongs into the message: the list of chunks is what is wrong
+        let is_listed = |header: &Header<'_>| header.writes.iter().chain(header.reply).any(|chunk| chunk.length() > 0);
+        if message.is_whole && (pending.exchange.writes.bytes == 0 || message.header.is_some_and(is_listed)) {
+            malformed_reply(cx, message.by, rests, &read, &pending);
+        }
         if let Some(header) = message.header {
             announced_and_written(cx, message.by, header, &pending, is_whole);
+            if is_whole {
+                read_for(cx, message.by, &pending, is_attributed);
+            }
         }
         if let (Some(name), Some(got)) = (&pending.names.name, &pending.names.got) {
             self.handles.insert(got.clone(), Arc::from(name.as_str()), NAMES_MAX);
@@ -352,21 +508,28 @@ impl Rpc {
             self.nfs.rpcbind.message(cx.at, false, &memo, pending.names.asked, &pending.names.mappings);
         }
         let exchange = &mut pending.exchange;
+        exchange.recalled = self.recalled(exchange, message.first);
         exchange.reply = Some(message.first);
         exchange.reply_end = Some(message.last);
         exchange.status = exchange.status.or(Some(pending.names.status.unwrap_or(0)));
         exchange.failed |= pending.names.status.is_some();
         exchange.bytes_moved = match exchange.command {
             "READ" | "WRITE" => {
-                let (count, asked) = (pending.names.count.or(exchange.length).unwrap_or(0), exchange.length);
-                let is_one = pending.names.transfers == 1 && pending.names.asked_for == 1 && is_whole;
-                if let Some(asked) = asked.filter(|asked| is_one && count > *asked) {
-                    let command = exchange.command;
-                    let text = format_args!("says it moved {count} bytes of a {command} of {asked}");
-                    cx.report(Rule::RdmaLength, message.by, Rests::since(exchange.request).of(message.by), text);
+                let done = pending.names.done(exchange.command == "WRITE");
+                for (asked, count) in done.clone().map(|(asked, done)| (asked.count, done.count)) {
+                    if count > asked && is_whole {
+                        let command = exchange.command;
+                        let text = format_args!("says it moved {count} bytes of a {command} of {asked}");
+                        cx.report(Rule::RdmaLength, message.by, Rests::since(exchange.request).of(message.by), text);
+                    }
                 }
                 // no more than was asked for
-                asked.map_or(count, |asked| asked.min(count)).into()
+                if done.clone().next().is_some() {
+                    done.map(|(asked, done)| u64::from(asked.count.min(done.count))).sum()
+                } else {
+                    let (count, asked) = (pending.names.count.or(exchange.length).unwrap_or(0), exchange.length);
+                    asked.map_or(count, |asked| asked.min(count)).into()
+                }
             }
             _ => exchange.reads.bytes + exchange.writes.bytes,
         };
@@ -391,7 +554,9 @@ impl Rpc {
     }
 
     /// Keeps a call until its reply comes. If there are too many, the older half goes.
-    fn remember(&mut self, cx: &mut FrameContext<'_>, by: End, xid: u32, pending: Box<Pending>) {
+    fn remember(&mut self, cx: &mut FrameContext<'_>, by: End, xid: u32, mut pending: Box<Pending>) {
+        // of two calls with one id, none can be told to be what a reply answers
+        pending.is_whole &= !self.pending.contains_key(&(by, xid));
         if self.pending.len() >= cx.env.options.requests_max {
             let mut ids: Vec<u64> = self.pending.values().map(|p| p.exchange.id).collect();
             ids.sort_unstable();
@@ -402,8 +567,11 @@ impl Rpc {
             cx.env.requests_dropped += (before - self.pending.len()) as u64;
         }
         self.by_exchange.insert(pending.exchange.id, (by, xid));
-        if let Some(old) = self.pending.insert((by, xid), pending) {
+        if let Some(mut old) = self.pending.insert((by, xid), pending) {
             self.by_exchange.remove(&old.exchange.id);
+            old.exchange.close(cx.about.retransmissions);
+            self.commands.add(&old.exchange);
+            cx.env.complete(&old.exchange);
         }
     }
 
@@ -412,8 +580,15 @@ impl Rpc {
         if let Some(command) = pending.memo.and_then(|memo| names.command(&memo)) {
             pending.exchange.command = command;
         }
-        pending.exchange.offset = names.offset;
-        pending.exchange.length = names.count;
+        let mut moved = Names::all(&names.transfers, pending.exchange.command == "WRITE").peekable();
+        let is_of_data = matches!(pending.exchange.command, "READ" | "WRITE");
+        if let Some(first) = moved.peek().copied().filter(|_| is_of_data) {
+            pending.exchange.offset = Some(first.offset);
+            pending.exchange.length = Some(moved.fold(0, |sum: u32, moved| sum.saturating_add(moved.count)));
+        } else {
+            pending.exchange.offset = names.offset;
+            pending.exchange.length = names.count;
+        }
         pending.exchange.file = match &names.name {
             Some(name) => Some(Arc::from(name.as_str())),
             None => names.handle.as_deref().and_then(|handle| self.handles.get(handle)).cloned(),
@@ -505,6 +680,14 @@ impl Rpc {
     }
 }
 
+/// Remembers one more, and forgets the oldest if there are many.
+fn keep_last<V>(all: &mut VecDeque<V>, one: V) {
+    if all.len() >= RECALLS_MAX {
+        all.pop_front();
+    }
+    all.push_back(one);
+}
+
 /// The chunks of a call that carry data, into its row.
 fn describe(exchange: &mut Exchange, header: &Header<'_>) {
     let reads = header.reads.iter().filter(|segment| segment.position > 0).map(|segment| segment.segment());
@@ -550,11 +733,11 @@ fn eligible(pending: &Pending) -> Option<[bool; 2]> {
     }
 }
 
-/// Checks that the XID is the same in the header of RPC-over-RDMA and in the message.
-fn same_xid(cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, stream: &Stream<'_>) {
+/// Checks that the XID is the same in the header of RPC-over-RDMA and in the message, which `by` sent.
+fn same_xid(cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, by: End, rests: Rests, stream: &Stream<'_>) {
     let (xid, inner) = (message.xid, stream.bytes.first_chunk::<4>().map(|b| u32::from_be_bytes(*b)));
     if let (Some(inner), true) = (inner.filter(|inner| *inner != xid), message.header.is_some()) {
-        other_xid(cx, message.by, xid, inner);
+        other_xid(cx, by, rests, xid, inner);
     }
 }
 
@@ -571,32 +754,57 @@ fn is_protected(pending: &Pending) -> bool {
 
 /// Checks the argument of a call in read chunks: it must be allowed there, and the count in the stream must be that of
 /// the chunk.
-fn reduced_argument(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, pending: &Pending) {
-    let mut positions = header.reads.iter().map(|segment| segment.position).filter(|position| *position > 0);
-    let Some(position) = positions.next() else { return };
+fn reduced_argument(cx: &mut FrameContext<'_>, by: End, reads: &Reads<'_>, rests: Rests, pending: &Pending) {
+    let at = pending.exchange.request_end;
+    let first = next_position(reads, 0);
+    if first.is_none() {
+        return;
+    }
     if is_protected(pending) {
-        cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, format_args!("{UNDER_GSS}"));
+        cx.report_at(at, Rule::RpcrdmaDdp, by, rests, format_args!("{UNDER_GSS}"));
     } else if let Some([false, _]) = eligible(pending) {
         let command = pending.memo.and_then(|memo| pending.names.command(&memo)).unwrap_or("the call");
         let text = format_args!("has an argument of {command} in a read chunk that must not be there");
-        cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, text);
+        cx.report_at(at, Rule::RpcrdmaDdp, by, rests, text);
     }
-    let names = &pending.names;
-    if let (Some(count), true, 1) = (names.count, names.reduced, names.transfers)
-        && positions.all(|p| p == position)
-    {
-        let length: u64 = header.reads.at(position).map(|segment| u64::from(segment.length)).sum();
-        let count = u64::from(count);
+    let positions = core::iter::successors(first, |position| next_position(reads, *position));
+    let counts = Names::all(&pending.names.transfers, true).filter(|moved| moved.is_reduced);
+    // if there are other items in chunks, it is not known which is whose
+    if positions.clone().take(TRANSFERS_MAX).count() != counts.clone().count() {
+        return;
+    }
+    for (position, count) in positions.zip(counts.map(|moved| u64::from(moved.count))) {
+        let length: u64 = reads.at(position).map(|segment| u64::from(segment.length)).sum();
         // the round-up bytes may be there or not
         if length < count || length > count.next_multiple_of(4) {
             let text = format_args!("writes {count} bytes, but the read chunk has {length}");
-            cx.report(Rule::RpcrdmaChunkLength, by, Rests::FRAME, text);
+            cx.report_at(at, Rule::RpcrdmaChunkLength, by, rests, text);
         }
     }
 }
 
-/// Compares the bytes that the chunks of a reply announce with those that were seen and those that the message
-/// announces. `is_whole` if all of it and of its call could be read.
+/// The lowest position of a read chunk behind this one.
+fn next_position(reads: &Reads<'_>, behind: u32) -> Option<u32> {
+    reads.iter().map(|segment| segment.position).filter(|position| *position > behind).min()
+}
+
+/// Checks that the server read the data that it says it wrote. `is_attributed` if it is known what all RDMA of the
+/// connection was for. How much of it was read is not judged: a capture may lack some of the bytes.
+fn read_for(cx: &mut FrameContext<'_>, by: End, pending: &Pending, is_attributed: bool) {
+    let exchange = &pending.exchange;
+    let reduced = pending.names.done(true).filter(|(asked, _)| asked.is_reduced);
+    let says: u64 = reduced.map(|(_, done)| u64::from(done.count)).sum();
+    // sequence numbers show that the capture missed no Read
+    let is_counted = matches!(cx.about.transport, Some(Transport::RoceV2 | Transport::Infiniband | Transport::Iwarp));
+    let is_seen = is_counted && cx.about.opening_seen && is_attributed;
+    if says > 0 && exchange.reads.frames == 0 && is_seen && pending.names.status.is_none() {
+        let text = format_args!("says it wrote {says} bytes of a WRITE, but read none of them");
+        cx.report(Rule::RdmaLength, by, Rests::since(exchange.request), text);
+    }
+}
+
+/// Compares the bytes that the chunks of a reply announce with those that were seen, which may be more: some twice, and
+/// some that are no part of it; and with those that the message announces. `is_whole` if all of it and of its call could be read.
 fn announced_and_written(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, pending: &Pending, is_whole: bool) {
     let listed: u64 = header.writes.iter().map(|c| c.length()).sum();
     let announced = listed + header.reply.map_or(0, |c| c.length());
@@ -605,33 +813,26 @@ fn announced_and_written(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>
     if announced > wrote {
         let text = format_args!("says {announced} bytes were written into the chunks; {wrote} were seen");
         cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
-    } else if wrote > announced && !pending.exchange.failed && pending.names.status.is_none() {
-        let text = format_args!("wrote {wrote} bytes into the chunks and says {announced}");
-        cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
     }
-    let names = &pending.names;
-    if listed == 0 {
-        // if a chunk was offered for it, a result is moved there (RFC 8166 6.1)
-        if let (Some(count), false, 1, true) =
-            (names.count.filter(|count| *count > 0), names.reduced, names.transfers, is_whole)
-            && !header.is_long()
-            && header.writes.iter().next().is_some()
-            && !is_protected(pending)
-            && matches!(eligible(pending), Some([_, true]))
-        {
-            let command = pending.exchange.command;
+    // each READ has a chunk of its own, unless other results may have one too
+    let reads = Names::all(&pending.names.transfers, false).filter(|_| !pending.names.is_mixed);
+    for (Moved { count, is_reduced, .. }, chunk) in reads.zip(header.writes.iter()) {
+        let length = chunk.length();
+        if *is_reduced && u64::from(*count) != length {
+            let text = format_args!("answers with {count} bytes, but the write chunk has {length}");
+            cx.report(Rule::RpcrdmaChunkLength, by, Rests::FRAME, text);
+        }
+        // if a chunk was offered for it, a result is moved there (RFC 8166 6.1); one without segments has no room
+        let is_inline = !is_reduced && *count > 0 && !header.is_long();
+        if is_inline && length == 0 && !chunk.is_empty() && is_whole && !is_protected(pending) {
             let text = format_args!(
-                "answered a {command} with {count} bytes in the message, although a write chunk was offered for them"
+                "answered a READ with {count} bytes in the message, although a write chunk was offered for them"
             );
             cx.report(Rule::RpcrdmaDdp, by, rests, text);
         }
-        return;
     }
-    if let (Some(count), true, 1, 1) = (names.count, names.reduced, names.transfers, header.writes.len())
-        && u64::from(count) != listed
-    {
-        let text = format_args!("answers with {count} bytes, but the write chunk has {listed}");
-        cx.report(Rule::RpcrdmaChunkLength, by, Rests::FRAME, text);
+    if listed == 0 {
+        return;
     }
     if is_protected(pending) {
         cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, format_args!("{UNDER_GSS}"));
@@ -642,21 +843,105 @@ fn announced_and_written(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>
     }
 }
 
-/// Decodes an RPC message that belongs to a pending call. Returns true if all of it could be read.
-fn decode<T: Trace>(cx: &mut FrameContext<'_>, stream: &Stream<'_>, pending: &mut Pending, t: &mut T) -> bool {
-    let names = &mut pending.names;
-    let result = rpc::dissect(stream, pending.memo, t, names);
-    match result {
-        Ok((_, Message::Call(call))) => pending.memo = Some(call.memo),
-        Ok((_, Message::Reply(reply))) => {
-            if let Some(refused) = Status::of_refusal(reply.outcome) {
-                (pending.exchange.failed, pending.exchange.status) = (true, Some(refused));
+/// How far a message could be read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extent {
+    /// True if all of it could be.
+    is_whole: bool,
+    /// True if its header cannot be that of such a message.
+    is_other: bool,
+    /// True if it ends within its arguments or results.
+    is_short: bool,
+    /// Position of a read chunk at which no item begins.
+    unread: Option<u32>,
+}
+
+/// Decodes an RPC message that belongs to a pending call.
+fn decode<T: Trace>(
+    cx: &mut FrameContext<'_>,
+    stream: &Stream<'_>,
+    expected: MessageType,
+    pending: &mut Pending,
+    t: &mut T,
+) -> Extent {
+    let mut extent = Extent { is_other: true, ..Extent::default() };
+    if let Ok(decoded) = rpc::decode(stream, pending.memo, t, &mut pending.names) {
+        extent = Extent {
+            is_whole: decoded.fault.is_none(),
+            is_other: false,
+            // what is in a chunk that belongs to no known item is not known
+            is_short: decoded.fault.is_some_and(|fault| fault.kind == FaultKind::Short) && !decoded.is_unmatched,
+            unread: decoded.unread,
+        };
+        match (decoded.message, expected) {
+            (Message::Call(call), MessageType::CALL) => pending.memo = Some(call.memo),
+            (Message::Reply(reply), MessageType::REPLY) => {
+                if let Some(refused) = Status::of_refusal(reply.outcome) {
+                    (pending.exchange.failed, pending.exchange.status) = (true, Some(refused));
+                }
             }
+            _ => extent = Extent { is_other: true, ..Extent::default() },
         }
-        Err(_) => {}
     }
     cx.layer(if pending.memo.is_some_and(|m| m.is_nfs()) { Layer::Nfs } else { Layer::Rpc });
-    result.is_ok()
+    extent
+}
+
+/// True if a call is of a program whose messages are known to their end.
+fn is_known(pending: &Pending) -> bool {
+    pending.memo.is_some_and(|memo| memo.is_callback() || memo.is_nfs() && memo.version >= 3) && !is_protected(pending)
+}
+
+/// Checks that a call, which was captured whole, has all of its arguments, and that one begins at each read chunk.
+fn malformed_call(
+    cx: &mut FrameContext<'_>,
+    by: End,
+    rests: Rests,
+    stream: &Stream<'_>,
+    read: &Extent,
+    pending: &Pending,
+) {
+    let (at, command) = (pending.exchange.request_end, One(pending.exchange.command));
+    if read.is_other {
+        return cx.report_at(
+            at,
+            Rule::RpcMalformed,
+            by,
+            rests,
+            format_args!("sent a call whose header cannot be read"),
+        );
+    }
+    if !is_known(pending) {
+        return;
+    }
+    match read.unread {
+        // chunks past the end, and at odd positions, break the rule already
+        Some(position) if position % 4 == 0 && position as usize <= stream.bytes.len() => {
+            if let Some([true, _]) = eligible(pending) {
+                let text = format_args!("has a read chunk at position {position}, where no data of {command} begins");
+                cx.report_at(at, Rule::RpcrdmaPosition, by, rests, text);
+            }
+        }
+        None if read.is_short => {
+            let text = format_args!("sent {command} that ends within its arguments");
+            cx.report_at(at, Rule::RpcMalformed, by, rests, text);
+        }
+        _ => {}
+    }
+}
+
+/// Checks that a reply, which was captured whole, is one, and has the results of the call's operations.
+fn malformed_reply(cx: &mut FrameContext<'_>, by: End, rests: Rests, read: &Extent, pending: &Pending) {
+    let command = One(pending.exchange.command);
+    if read.is_other {
+        cx.report(Rule::RpcMalformed, by, rests, format_args!("answered {command} with something that is no reply"));
+    } else if is_known(pending) && pending.names.is_of_another && pending.is_whole {
+        let text = format_args!("answered {command} with the results of other operations");
+        cx.report(Rule::RpcMalformed, by, rests, text);
+    } else if is_known(pending) && read.is_short && pending.is_whole {
+        let text = format_args!("answered {command} with a reply that ends within its results");
+        cx.report(Rule::RpcMalformed, by, rests, text);
+    }
 }
 
 #[cfg(test)]
@@ -762,6 +1047,38 @@ mod tests {
                 expected,
                 "{replied}"
             );
+        }
+    }
+
+    /// A server that was silent for long made the client ask again: it waited since its first call.
+    #[test]
+    fn a_call_that_is_sent_again_has_waited_since_the_first() {
+        let mut layer = Layer::new();
+        layer.message(End::A, &call(1)).message(End::A, &call(2)).message(End::A, &call(1));
+        layer.message(End::B, &reply(1, 0)).message(End::B, &reply(2, 0));
+        let shown: Vec<_> = layer
+            .alone
+            .answered(End::B)
+            .iter()
+            .map(|e| (e.message_id, e.request.frame, e.reply.unwrap().frame))
+            .collect();
+        assert_eq!(shown, [(1, 1, 4), (2, 2, 5)]);
+        assert_eq!(layer.alone.broken(), []);
+        assert_eq!(layer.rpc.commands.rows().len(), 0, "answered requests are counted once they are settled");
+    }
+
+    #[test]
+    fn a_call_whose_id_is_taken_by_another_is_counted() {
+        let mut other = call(1);
+        other[5] = 1;
+        let mut four = call(1);
+        four[4] = 4;
+        for (first, second) in [(call(1), other), (four, four)] {
+            let mut layer = Layer::new();
+            layer.message(End::A, &first).message(End::A, &second).message(End::B, &reply(1, 0));
+            let rows: Vec<_> = layer.rpc.commands.rows().iter().map(|row| row.unanswered).collect();
+            assert_eq!(rows, [1]);
+            assert_eq!(layer.alone.answered(End::B).len(), 1);
         }
     }
 
