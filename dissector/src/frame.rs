@@ -564,9 +564,8 @@ struct Peel<'a, 'p> {
     ip_id: u16,
     tunnels: u8,
     reassembled: bool,
-    /// The innermost IP datagram, and the offset of its payload; the cover of an invariant CRC.
+    /// The innermost IP datagram, and the cover of an invariant CRC.
     datagram: &'a [u8],
-    payload_at: usize,
     cover: Option<Cover>,
     /// True if the UDP length goes beyond the IP datagram.
     is_too_long: bool,
@@ -586,7 +585,6 @@ impl<'a, 'p> Peel<'a, 'p> {
             tunnels: 0,
             reassembled: false,
             datagram: &[],
-            payload_at: 0,
             cover: None,
             is_too_long: false,
         }
@@ -845,7 +843,7 @@ impl<'a, 'p> Peel<'a, 'p> {
             return self.fragment(fragment, payload, t);
         }
         self.reassembled = false;
-        (self.datagram, self.payload_at) = (datagram, at);
+        self.datagram = datagram;
         // options may have been changed on the way, and nothing says how they are covered
         self.cover = (at == 20 && total == datagram.len()).then_some(Cover::Ipv4);
         self.transport(header.protocol, payload, t)
@@ -875,9 +873,7 @@ impl<'a, 'p> Peel<'a, 'p> {
         }
         self.reassembled = false;
         // the extension headers are between
-        let at = payload.as_ptr().addr().saturating_sub(i.as_ptr().addr());
-        self.datagram = i.get(..at + payload.len()).unwrap_or(&[]);
-        self.payload_at = at;
+        self.datagram = i.get(..offset_in(i, payload) + payload.len()).unwrap_or(&[]);
         self.cover = (header.next == 17 && usize::from(header.payload_length) == payload.len()).then_some(Cover::Ipv6);
         self.transport(extensions.protocol, payload, t)
     }
@@ -1055,7 +1051,7 @@ impl<'a, 'p> Peel<'a, 'p> {
         let step = scope(ib::f::PROTOCOL, i, t, |i, t| match carrier {
             Carrier::RoceV2 { .. } => {
                 // the datagram ends where UDP says
-                let before = self.payload_at + 8;
+                let before = offset_in(self.datagram, i);
                 let covered = self.datagram.get(..before + i.len()).unwrap_or(&[]);
                 let cover = self.cover;
                 self.base(carrier, cover, covered, before, t)
@@ -1307,6 +1303,12 @@ fn joined(cover: Option<Cover>, packet: &[u8], before: usize, missing: usize) ->
             (false, false) => None,
         }
     })
+}
+
+/// Number of bytes of `whole` that stand before `part`, which is a part of it.
+#[inline]
+fn offset_in(whole: &[u8], part: &[u8]) -> usize {
+    part.as_ptr().addr().saturating_sub(whole.as_ptr().addr())
 }
 
 /// The ICRC at the end of a packet, and the one it should have, both as read little-endian.

@@ -718,6 +718,47 @@ fn extension_headers_lead_to_the_transport() {
     assert_eq!(tree.all("ip.opt.type").count(), 2);
 }
 
+/// Whatever stands between IP and UDP, the transport header begins behind it.
+#[test]
+fn a_queue_pair_is_read_behind_every_header() {
+    let options = |next: u8| [next, 0, 1, 4, 0, 0, 0, 0].to_vec();
+    let ah = |next: u8| [&[next, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2][..], &[7; 12]].concat();
+    let whole = |net: Net, protocol: u8, before: &[u8]| {
+        let datagram = roce(net, 0x04, b"four");
+        let at = if matches!(net, Net::V4) { 20 } else { 40 };
+        ip(net, protocol, &[before, &datagram[at..]].concat())
+    };
+    let with_options = {
+        let mut datagram = whole(Net::V4, 17, &[]);
+        datagram[0] = 0x47;
+        datagram.splice(20..20, [7, 7, 4, 0, 0, 0, 0, 1]);
+        let length = datagram.len() as u16;
+        datagram[2..4].copy_from_slice(&length.to_be_bytes());
+        datagram
+    };
+    let cases = [
+        ("nothing", 0x0800, whole(Net::V4, 17, &[])),
+        ("options", 0x0800, with_options),
+        ("AH", 0x0800, whole(Net::V4, 51, &ah(17))),
+        ("two AH", 0x0800, whole(Net::V4, 51, &[ah(51), ah(17)].concat())),
+        ("nothing", 0x86dd, whole(Net::V6, 17, &[])),
+        ("hop-by-hop options", 0x86dd, whole(Net::V6, 0, &options(17))),
+        ("destination options", 0x86dd, whole(Net::V6, 60, &options(17))),
+        ("routing", 0x86dd, whole(Net::V6, 43, &options(17))),
+        ("an atomic fragment", 0x86dd, whole(Net::V6, 44, &[17, 0, 0, 0, 0, 0, 0, 9])),
+        ("AH", 0x86dd, whole(Net::V6, 51, &ah(17))),
+    ];
+    for (name, ethertype, datagram) in cases {
+        let bytes = ethernet(ethertype, &datagram);
+        let (packet, tree) = decode(&bytes);
+        let found = ib(&packet);
+        assert_eq!((found.bth.dest_qp, found.bth.psn, found.payload), (0x12, 0x12_3456, &b"four"[..]), "{name}");
+        let at = bytes.len() as u32 - 4 - 4 - 12;
+        assert_eq!(tree.all("infiniband.bth").next().map(|node| node.offset), Some(at), "{name}");
+        assert_ne!(found.icrc, Check::Bad, "{name}");
+    }
+}
+
 // ---- flow control ----
 
 #[test]
