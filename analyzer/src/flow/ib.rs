@@ -563,6 +563,19 @@ impl IbFlow {
         self.mtu = self.mtu.or(from.mtu);
     }
 
+    /// A packet of `by` whose opcode nobody knows. If its number is the next one, it was a request, and took it.
+    #[cold]
+    pub fn passes(&mut self, at: At, by: End, number: u32) {
+        let sender = &mut self.senders[by.index()];
+        if sender.next != Some(number) || sender.recovery.is_some() || !sender.held.is_empty() {
+            return;
+        }
+        (sender.open, sender.memory, sender.is_whole) = (None, None, false);
+        (sender.last, sender.slack) = (at, 0);
+        sender.cursor = psn::add(number, 1);
+        sender.next = Some(sender.cursor);
+    }
+
     /// One packet that `by` sent.
     pub fn packet<T: Trace, S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, t: &mut T, sink: &mut S) {
         let Some(row) = bth::Opcode(packet.bth.opcode).row() else { return };
@@ -1882,6 +1895,10 @@ impl IbFlow {
                     came_again(losses.get_or_insert_default(), &mut sender.refilled, number, at);
                 }
                 return;
+            }
+            if part == Part::Only && packet.payload_length == 0 {
+                // the answer to a Flush or an Atomic Write: it acknowledges
+                return self.acknowledge(at, by, packet, t, sink);
             }
             sink.op(&op, t);
             return;
