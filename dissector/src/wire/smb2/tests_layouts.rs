@@ -726,8 +726,21 @@ fn control_codes_with_their_buffers() {
     ioctl_reply(C::GET_REPARSE_POINT, &link.0, &[("smb2.reparse_tag", 0xa000_000c)]);
     let mount = w().u32(0xa000_0003).u16(12).u16(0).u16(0).u16(2).u16(2).u16(2).text("ab");
     ioctl_reply(C::GET_REPARSE_POINT, &mount.0, &[("smb2.reparse_tag", 0xa000_0003)]);
-    let device = w().u32(0x8000_0014).u16(16).u16(0).u64(0x0152_4843).u32(1).u32(3);
+    let device = w().u32(0x8000_0014).u16(16).u16(0).u64(0x0052_4843).u32(1).u32(3);
     ioctl_reply(C::GET_REPARSE_POINT, &device.0, &[("smb2.nfs.char.minor", 3)]);
+    let device = w().u32(0x8000_0014).u16(16).u16(0).u64(0x004b_4c42).u32(1).u32(3);
+    ioctl_reply(C::GET_REPARSE_POINT, &device.0, &[("smb2.nfs.block.major", 1)]);
+    // [MS-FSCC] 2.3
+    assert_eq!(
+        [0x0009_0194, 0x0009_0270, 0x0009_0380, 0x0009_0440, 0x0009_8134].map(|code| C(code).name()),
+        [
+            Some("FSCTL_SET_ZERO_ON_DEALLOCATION"),
+            Some("FSCTL_SET_PURGE_FAILURE_MODE"),
+            Some("FSCTL_SET_INTEGRITY_INFORMATION_EX"),
+            Some("FSCTL_REFS_STREAM_SNAPSHOT_MANAGEMENT"),
+            Some("FSCTL_SET_DEFECT_MANAGEMENT"),
+        ]
+    );
     ioctl(C::DELETE_REPARSE_POINT, &w().u32(0xa000_000c).u16(0).u16(0).0, &[("smb2.reparse_data_length", 0)]);
     ioctl(C::SET_ZERO_DATA, &w().u64(1).u64(2).0, &[("rdmascope.smb2.fsctl.zero_data.beyond_final_zero", 2)]);
     ioctl(C::QUERY_ALLOCATED_RANGES, &w().u64(1).u64(2).0, &[("smb2.fsctl.range_length", 2)]);
