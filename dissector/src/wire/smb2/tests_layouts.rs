@@ -131,6 +131,17 @@ fn sessions_and_trees() {
     check("cancel", &message(cancel, &[4, 0, 0, 0]), &[], &[("smb2.aid", 8)]);
 }
 
+/// A count that lies is reported, and the contexts behind it are read all the same.
+#[test]
+fn a_negotiate_context_that_lies_hides_no_other() {
+    let list = w().u16(2).u16(4).u32(0).u16(9).u16(2).put(&[0; 4]).u16(8).u16(4).u32(0).u16(1).u16(2);
+    let head = w().u16(36).u16(1).u16(1).u16(0).u32(0x7f).put(&[9; 16]).u32(104).u16(2).u16(0).u16(0x311).u16(0);
+    let bytes = message(request(Command::NEGOTIATE), &head.put(&list.0).0);
+    let (_, tree) = decode(&bytes, &[]);
+    assert_eq!(tree.number("smb2.negotiate_context.cipher_id"), Some(2));
+    assert_eq!((tree.number("smb2.negotiate_context.signing_id"), tree.faults.len()), (Some(2), 1));
+}
+
 #[test]
 fn negotiate_contexts_of_every_kind() {
     let contexts: [(u16, W, &str, u64); 8] = [
@@ -931,6 +942,12 @@ fn spnego_and_ntlmssp() {
         panic!()
     };
     assert_eq!((server_challenge, alloc::format!("{target_name}").as_str()), ([8; 8], "AB"));
+    // the version stands in the fixed part, whatever the list of attributes says of itself
+    let mut lying = bytes.clone();
+    let list = bytes.windows(pairs.0.len()).position(|at| at == pairs.0).unwrap();
+    lying[list + 2..list + 4].fill(0xff);
+    let (_, tree) = decode(&lying, &[]);
+    assert_eq!((tree.number("ntlmssp.version.build_number"), tree.faults.len()), (Some(0x585d), 1));
 
     let response = w().put(&[1; 16]).u8(1).u8(1).put(&[0; 6]).u64(TIME).put(&[2; 8]).u32(0).put(&pairs.0).u32(0);
     let nt = response.0.len() as u16;
