@@ -681,11 +681,11 @@ impl<'a, 'p> Peel<'a, 'p> {
             },
             LinkType::LINUX_SLL => {
                 let (i, sll) = sll::parse(i, t)?;
-                self.cooked(sll, i)
+                self.cooked(sll, i, t)
             }
             LinkType::LINUX_SLL2 => {
                 let (i, sll) = sll::parse_v2(i, t)?;
-                self.cooked(sll, i)
+                self.cooked(sll, i, t)
             }
             LinkType::ERF => {
                 let (i, (content, length)) = erf::parse(i, t)?;
@@ -701,13 +701,14 @@ impl<'a, 'p> Peel<'a, 'p> {
         }
     }
 
-    fn cooked(&mut self, sll: sll::Sll, i: &'a [u8]) -> Step<'a> {
+    fn cooked<T: Trace>(&mut self, sll: sll::Sll, i: &'a [u8], t: &mut T) -> Step<'a> {
         if let Some(src) = sll.src {
             self.packet.mac = src;
             self.packet.src = Addr::Mac(src);
         }
         match sll.protocol {
             kind if kind >= 0x0600 => Ok((i, Next::Ethertype(kind))),
+            sll::LLC => self.llc(i, t),
             _ => self.other("Linux cooked", i),
         }
     }
@@ -754,12 +755,7 @@ impl<'a, 'p> Peel<'a, 'p> {
             }
             length if length < 0x0600 => {
                 let inside = self.bound(i, usize::from(length));
-                self.packet.body = Body::Other("LLC");
-                match ethernet::parse_llc(inside, t)? {
-                    (i, ethernet::Llc::Ethertype(kind)) if kind >= 0x0600 => Ok((i, Next::Ethertype(kind))),
-                    (i, ethernet::Llc::SpanningTree) => self.named("STP", i, t),
-                    (i, _) => self.other("LLC", i),
-                }
+                self.llc(inside, t)
             }
             0x0806 => {
                 t.protocol("ARP");
@@ -772,6 +768,15 @@ impl<'a, 'p> Peel<'a, 'p> {
             0x88f7 => self.named("PTP", i, t),
             0x88e5 => self.named("MACsec", i, t),
             _ => self.other("Ethernet", i),
+        }
+    }
+
+    fn llc<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
+        self.packet.body = Body::Other("LLC");
+        match ethernet::parse_llc(i, t)? {
+            (i, ethernet::Llc::Ethertype(kind)) if kind >= 0x0600 => Ok((i, Next::Ethertype(kind))),
+            (i, ethernet::Llc::SpanningTree) => self.named("STP", i, t),
+            (i, _) => self.other("LLC", i),
         }
     }
 
@@ -938,22 +943,28 @@ impl<'a, 'p> Peel<'a, 'p> {
     #[inline]
     fn udp<T: Trace>(&mut self, at: &'a [u8], t: &mut T) -> Step<'a> {
         self.packet.body = Body::Other("UDP");
-        let (rest, header) = udp::parse(at, t)?;
-        let payload = match usize::from(header.length) {
-            0 => rest,
-            length => match length.checked_sub(8) {
-                // more than the IP datagram holds: the length is wrong, and nothing is missing
-                Some(more) if more > rest.len() + self.missing as usize => {
-                    self.is_too_long = true;
-                    if T::ON {
-                        t.fault(&Fault::length(udp::f::LENGTH, at, length));
+        let (_, (header, payload)) = udp::parse_with(at, t, |header, rest, t| {
+            let payload = match usize::from(header.length) {
+                0 => rest,
+                length => match length.checked_sub(8) {
+                    // more than the IP datagram holds: the length is wrong, and nothing is missing
+                    Some(more) if more > rest.len() + self.missing as usize => {
+                        self.is_too_long = true;
+                        if T::ON {
+                            t.fault(&Fault::length(udp::f::LENGTH, at, length));
+                        }
+                        rest
                     }
-                    rest
-                }
-                Some(length) => self.bound(rest, length),
-                None => return Fault::length(udp::f::LENGTH, at, 8).fail(),
-            },
-        };
+                    Some(length) => self.bound(rest, length),
+                    None => return Fault::length(udp::f::LENGTH, at, 8).fail(),
+                },
+            };
+            if !T::ON || payload.is_empty() || self.is_followed(header.dst_port) {
+                return Ok((rest, (header, payload)));
+            }
+            t.field(udp::f::PAYLOAD, payload, payload.len(), Value::Bytes(payload));
+            Ok((&payload[payload.len()..], (header, payload)))
+        })?;
         self.packet.body = Body::Udp(header.src_port, header.dst_port, payload);
         match header.dst_port {
             udp::ROCE_V2 => self.infiniband(Carrier::RoceV2 { src_port: header.src_port }, payload, t),
@@ -971,13 +982,14 @@ impl<'a, 'p> Peel<'a, 'p> {
             port if port == self.options.roce_port && port != 0 => {
                 self.infiniband(Carrier::RoceV2 { src_port: header.src_port }, payload, t)
             }
-            _ => {
-                if T::ON && !payload.is_empty() {
-                    t.field(udp::f::PAYLOAD, payload, payload.len(), Value::Bytes(payload));
-                }
-                Ok((payload, Next::End))
-            }
+            _ => Ok((payload, Next::End)),
         }
+    }
+
+    /// True if the payload of a datagram to this port is looked into.
+    fn is_followed(&self, port: u16) -> bool {
+        matches!(port, udp::ROCE_V2 | udp::VXLAN | udp::VXLAN_LINUX | udp::GENEVE)
+            || port == self.options.roce_port && port != 0
     }
 
     fn gre<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
@@ -997,10 +1009,7 @@ impl<'a, 'p> Peel<'a, 'p> {
             }
             (0x22eb, _) => {
                 t.protocol("ERSPAN");
-                let (mut i, erspan) = tunnel::Erspan3::parse(i, t)?;
-                if erspan.subheader() != 0 {
-                    i = tunnel::parse_platform(i, t)?.0;
-                }
+                let (i, erspan) = tunnel::parse_erspan3(i, t)?;
                 self.enter(TunnelKind::Erspan3, erspan.session().into(), erspan.truncated() != 0, i)?;
                 self.mirrored(erspan.vlan());
                 match erspan.frame_type() {

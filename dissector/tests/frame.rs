@@ -362,12 +362,12 @@ fn link_layers_lead_to_the_same_packet() {
         let mut out = vec![0; 8];
         out.extend_from_slice(&[kind | if extensions > 0 { 0x80 } else { 0 }, 4]);
         out.extend_from_slice(&(16 + 8 * extensions as u16 + 2 + frame.len() as u16).to_be_bytes());
-        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&[0, 7]);
         out.extend_from_slice(&(frame.len() as u16).to_be_bytes());
         for n in (0..extensions).rev() {
             out.extend_from_slice(&[4 | if n > 0 { 0x80 } else { 0 }, 0, 0, 0, 0, 0, 0, 0]);
         }
-        if kind == 2 {
+        if kind == 2 || kind == 11 {
             out.extend_from_slice(&[0, 0]);
         }
         // records end on a multiple of 8
@@ -378,6 +378,10 @@ fn link_layers_lead_to_the_same_packet() {
     let control_word = [&[0, 2, 1, 64][..], &[0; 4], &whole].concat();
     let sll = [&[0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 8, 0][..], &datagram].concat();
     let sll2 = [&[8, 0, 0, 0, 0, 0, 0, 3, 0, 1, 4, 6, 2, 0, 0, 0, 0, 1, 0, 0][..], &datagram].concat();
+    let sll_llc = {
+        let inside = [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0][..], &datagram].concat();
+        [&[0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 0, 4][..], &inside].concat()
+    };
     let snap = {
         let inside = [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0][..], &datagram].concat();
         ethernet(inside.len() as u16, &inside)
@@ -388,10 +392,12 @@ fn link_layers_lead_to_the_same_packet() {
         ("null", LinkType::NULL, [&2u32.to_le_bytes()[..], &datagram].concat()),
         ("null, the other byte order", LinkType::NULL, [&30u32.to_be_bytes()[..], &datagram6].concat()),
         ("loop", LinkType::LOOP, [&24u32.to_be_bytes()[..], &datagram6].concat()),
+        ("cooked LLC", LinkType::LINUX_SLL, sll_llc),
         ("cooked", LinkType::LINUX_SLL, sll),
         ("cooked 2", LinkType::LINUX_SLL2, sll2),
         ("ERF", LinkType::ERF, erf(2, 0, &whole)),
         ("ERF with extensions", LinkType::ERF, erf(2, 3, &whole)),
+        ("ERF with a color", LinkType::ERF, erf(11, 0, &whole)),
         ("ERF InfiniBand", LinkType::ERF, erf(21, 1, &native(true, b"four"))),
         ("VLAN", LinkType::ETHERNET, tags(&[0x8100])),
         ("five tags", LinkType::ETHERNET, tags(&[0x88a8, 0x9100, 0x8100, 0x88a8, 0x8100])),
@@ -414,6 +420,8 @@ fn link_layers_lead_to_the_same_packet() {
             ),
             "five tags" => assert_eq!((packet.vlan, tree.number("ieee8021ad.id")), (Some(104), Some(100))),
             "MPLS" => assert_eq!((tree.number("mpls.label"), tree.all("mpls.label").count()), (Some(16), 2)),
+            "ERF" => assert_eq!((tree.number("erf.lctr"), tree.number("erf.color")), (Some(7), None)),
+            "ERF with a color" => assert_eq!((tree.number("erf.lctr"), tree.number("erf.color")), (None, Some(7))),
             "ERF with extensions" => assert_eq!(tree.all("erf.ehdr.types").count(), 3),
             _ => assert_eq!(packet.vlan, None, "{name}"),
         }
@@ -492,7 +500,10 @@ fn tunnels_are_looked_into() {
         );
         match name {
             "GENEVE with options" => assert_eq!(tree.all("geneve.option").count(), 2),
-            "ERSPAN III with subheader" => assert_eq!(tree.number("erspan.platid"), Some(3)),
+            "ERSPAN III with subheader" => {
+                assert_eq!(tree.number("erspan.platid"), Some(3));
+                assert!(tree.all("erspan.platid").all(|node| node.depth == 1), "it is one of ERSPAN's fields");
+            }
             "ERSPAN II" => assert_eq!(packet.vlan, Some(7)),
             _ => {}
         }
@@ -564,6 +575,17 @@ fn what_the_capture_cut_is_counted() {
 }
 
 /// A UDP length beyond the IP datagram is a wrong length, and not a sign of bytes that the capture has not.
+/// Fields are part of their protocol.
+#[test]
+fn a_udp_payload_that_nobody_reads_is_udp_s() {
+    for net in [Net::V4, Net::V6] {
+        let bytes = ethernet(if matches!(net, Net::V4) { 0x0800 } else { 0x86dd }, &ip(net, 17, &udp(9, b"abc")));
+        let (packet, tree) = decode(&bytes);
+        assert!(matches!(packet.body, Body::Udp(0xc000, 9, b"abc")), "{:?}", packet.body);
+        assert_eq!(tree.all("udp.payload").map(|node| (node.depth, node.len)).collect::<Vec<_>>(), [(1, 3)]);
+    }
+}
+
 #[test]
 fn a_udp_length_beyond_its_datagram_is_damage() {
     let mut bytes = ethernet(0x0800, &roce(Net::V4, 0x04, &[5; 64]));
