@@ -496,8 +496,9 @@ pub fn decode_into<'a, T: Trace>(
     peel.run(first, t);
 }
 
-/// Decodes a reassembled IP datagram, under the [`IpHeader`] of one of its fragments. The length in the header is
-/// ignored: the datagram is all of `datagram`. Its invariant CRC is checked only if the caller has corrected that
+/// Decodes a reassembled IP datagram, under the [`IpHeader`] of one of its fragments. The observer sees its
+/// [`ip_payload`] alone: the header was told with the fragment. The length in the header is ignored: the datagram is all
+/// of `datagram`. Its invariant CRC is checked only if the caller has corrected that
 /// length, since the CRC covers it.
 pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T) -> Packet<'a> {
     let mut packet = Packet::default();
@@ -505,6 +506,15 @@ pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T)
     peel.reassembled = true;
     peel.run(Ok((datagram, Next::Ip)), t);
     packet
+}
+
+/// The payload of a datagram that [`decode_ip`] takes: all behind the fixed header of IPv6, and the header of IPv4.
+pub fn ip_payload(datagram: &[u8]) -> &[u8] {
+    let header = match datagram.first() {
+        Some(first) if first >> 4 == 6 => 40,
+        first => usize::from(first.map_or(0, |first| first & 0x0f)) * 4,
+    };
+    datagram.get(header..).unwrap_or(&[])
 }
 
 /// The frame inside the outermost tunnel of `bytes`, and the sender of the tunnel. `None` without a tunnel, or if the
@@ -812,7 +822,7 @@ impl<'a, 'p> Peel<'a, 'p> {
     #[inline]
     fn ipv4<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
         self.packet.body = Body::Other("IPv4");
-        let (_, header) = ip::parse_v4(i, t)?;
+        let (_, header) = if self.reassembled { ip::parse_v4(i, &mut Off)? } else { ip::parse_v4(i, t)? };
         self.packet.src = Addr::V4(header.src);
         self.packet.dst = Addr::V4(header.dst);
         self.packet.ttl = header.ttl;
@@ -859,18 +869,16 @@ impl<'a, 'p> Peel<'a, 'p> {
         self.packet.body = Body::Other("IPv6");
         self.packet.header = Check::Unchecked;
         let whole = self.reassembled;
-        let (payload, (header, extensions)) = ip::parse_v6(i, t, |header, rest| {
-            self.packet.src = Addr::V6(header.src);
-            self.packet.dst = Addr::V6(header.dst);
-            self.packet.ttl = header.hop_limit;
-            self.packet.ecn = header.traffic_class & 0x03;
-            self.packet.dscp = header.traffic_class >> 2;
-            if whole || header.payload_length == 0 {
-                rest
-            } else {
-                self.bound(rest, usize::from(header.payload_length))
-            }
-        })?;
+        let (payload, (header, extensions)) = if whole {
+            let (payload, (header, extensions)) = ip::parse_whole_v6(i, t)?;
+            self.header_v6(&header);
+            (payload, (header, extensions))
+        } else {
+            ip::parse_v6(i, t, |header, rest| {
+                self.header_v6(header);
+                if header.payload_length == 0 { rest } else { self.bound(rest, usize::from(header.payload_length)) }
+            })?
+        };
         if let (Some((id, offset, more)), false) = (extensions.fragment, whole) {
             let header = IpHeader::v6(&i[..40], extensions.protocol);
             let fragment = IpFragment { id, protocol: extensions.protocol, offset, more, header, payload };
@@ -881,6 +889,14 @@ impl<'a, 'p> Peel<'a, 'p> {
         self.datagram = i.get(..offset_in(i, payload) + payload.len()).unwrap_or(&[]);
         self.cover = (header.next == 17 && usize::from(header.payload_length) == payload.len()).then_some(Cover::Ipv6);
         self.transport(extensions.protocol, payload, t)
+    }
+
+    fn header_v6(&mut self, header: &ip::Ipv6) {
+        self.packet.src = Addr::V6(header.src);
+        self.packet.dst = Addr::V6(header.dst);
+        self.packet.ttl = header.hop_limit;
+        self.packet.ecn = header.traffic_class & 0x03;
+        self.packet.dscp = header.traffic_class >> 2;
     }
 
     fn fragment<T: Trace>(&mut self, fragment: IpFragment<'a>, payload: &'a [u8], t: &mut T) -> Step<'a> {

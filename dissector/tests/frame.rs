@@ -679,8 +679,14 @@ fn fragments_are_given_to_the_caller_and_decode_when_whole() {
 
     // put together under the header of a fragment: its length is not believed, and so the CRC not checked
     let together = [&fragment.header, &whole[20..]].concat();
-    let packet = frame::decode_ip(&together, &Options::default(), &mut Off);
+    let mut tree = Tree::new();
+    tree.begin(frame::ip_payload(&together));
+    let packet = frame::decode_ip(&together, &Options::default(), &mut tree);
     assert_eq!((ib(&packet).payload, ib(&packet).icrc), (&[9; 64][..], Check::Unchecked));
+    assert_eq!((ib(&packet).ip_id, packet.ttl), (0x1234, 63));
+    // the header was told with the fragment; places count from the payload
+    assert_eq!(tree.nodes.first().map(|node| (node.def.name, node.offset)), Some(("udp", 0)));
+    assert!(tree.nodes.iter().all(|node| !node.def.name.starts_with("ip.")));
     let packet = frame::decode_ip(&whole, &Options::default(), &mut Off);
     assert_eq!((ib(&packet).payload, ib(&packet).icrc), (&[9; 64][..], Check::Good));
 
@@ -692,7 +698,10 @@ fn fragments_are_given_to_the_caller_and_decode_when_whole() {
     let Body::Fragment(fragment) = decode(&bytes).0.body else { panic!() };
     assert_eq!(fragment.payload, &whole[40..80]);
     let mut together = [&fragment.header, &whole[40..]].concat();
-    assert_eq!(ib(&frame::decode_ip(&together, &Options::default(), &mut Off)).payload, [9; 64]);
+    tree.begin(frame::ip_payload(&together));
+    let packet = frame::decode_ip(&together, &Options::default(), &mut tree);
+    assert_eq!((ib(&packet).payload, packet.ttl), (&[9; 64][..], 63));
+    assert_eq!(tree.nodes.first().map(|node| (node.def.name, node.offset)), Some(("udp", 0)));
     let length = (whole.len() - 40) as u16;
     together[4..6].copy_from_slice(&length.to_be_bytes());
     assert_eq!(ib(&frame::decode_ip(&together, &Options::default(), &mut Off)).icrc, Check::Good);
