@@ -2393,6 +2393,37 @@ mod tests {
         assert_eq!(wire.flow.held(), 0);
     }
 
+    /// Its answer is a Read Response without payload, which no Read asked for.
+    #[test]
+    fn a_flush_and_an_atomic_write_are_requests_that_a_response_acknowledges() {
+        let mut wire = Wire::default();
+        wire.only(10).memory(Opcode::RC_FLUSH.0, 11, 64, &[]).memory(Opcode::RC_ATOMIC_WRITE.0, 12, 8, &[7; 8]);
+        for psn in [11, 12] {
+            wire.packet(End::B, RESPONSE_ONLY, psn, Some(0x1f00_0001), &[]);
+        }
+        wire.only(13);
+        let ops: Vec<(End, Part)> = wire.heard.ops.iter().map(|(by, part, _)| (*by, *part)).collect();
+        assert_eq!(ops, [(End::A, Part::Only); 4]);
+        assert_eq!((wire.sender().acked, wire.sender().next), (Some(12), Some(14)));
+        assert_eq!((wire.gaps(), wire.repeated(), wire.copies()), (vec![], 0, 0));
+        let is_odd = |fact: &IbFact| matches!(fact, IbFact::OutOfOrder { .. } | IbFact::ResponsesMissed(_));
+        assert_eq!(wire.count(is_odd), 0);
+    }
+
+    /// No later packet is taken for one behind a loss.
+    #[test]
+    fn an_opcode_that_nobody_knows_takes_its_number() {
+        let mut wire = Wire::default();
+        wire.only(10);
+        wire.flow.passes(wire.at, End::A, 11);
+        wire.only(12).ack(12);
+        assert_eq!((wire.order(), wire.gaps()), (vec![10, 12], vec![]));
+        assert_eq!((wire.flow.held(), wire.repeated()), (0, 0));
+        // one that is not next was sent again, or is not of this end's requests
+        wire.flow.passes(wire.at, End::A, 5);
+        assert_eq!(wire.sender().next, Some(13));
+    }
+
     #[test]
     fn packets_behind_a_lost_one_wait_until_it_is_sent_again() {
         let mut wire = Wire::default();
