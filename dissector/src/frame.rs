@@ -496,8 +496,9 @@ pub fn decode_into<'a, T: Trace>(
     peel.run(first, t);
 }
 
-/// Decodes a reassembled IP datagram, under the [`IpHeader`] of one of its fragments. The length in the header is
-/// ignored: the datagram is all of `datagram`. Its invariant CRC is checked only if the caller has corrected that
+/// Decodes a reassembled IP datagram, under the [`IpHeader`] of one of its fragments. The observer sees its
+/// [`ip_payload`] alone: the header was told with the fragment. The length in the header is ignored: the datagram is all
+/// of `datagram`. Its invariant CRC is checked only if the caller has corrected that
 /// length, since the CRC covers it.
 pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T) -> Packet<'a> {
     let mut packet = Packet::default();
@@ -505,6 +506,15 @@ pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T)
     peel.reassembled = true;
     peel.run(Ok((datagram, Next::Ip)), t);
     packet
+}
+
+/// The payload of a datagram that [`decode_ip`] takes: all behind the fixed header of IPv6, and the header of IPv4.
+pub fn ip_payload(datagram: &[u8]) -> &[u8] {
+    let header = match datagram.first() {
+        Some(first) if first >> 4 == 6 => 40,
+        first => usize::from(first.map_or(0, |first| first & 0x0f)) * 4,
+    };
+    datagram.get(header..).unwrap_or(&[])
 }
 
 /// The frame inside the outermost tunnel of `bytes`, and the sender of the tunnel. `None` without a tunnel, or if the
@@ -564,9 +574,8 @@ struct Peel<'a, 'p> {
     ip_id: u16,
     tunnels: u8,
     reassembled: bool,
-    /// The innermost IP datagram, and the offset of its payload; the cover of an invariant CRC.
+    /// The innermost IP datagram, and the cover of an invariant CRC.
     datagram: &'a [u8],
-    payload_at: usize,
     cover: Option<Cover>,
     /// True if the UDP length goes beyond the IP datagram.
     is_too_long: bool,
@@ -586,7 +595,6 @@ impl<'a, 'p> Peel<'a, 'p> {
             tunnels: 0,
             reassembled: false,
             datagram: &[],
-            payload_at: 0,
             cover: None,
             is_too_long: false,
         }
@@ -683,11 +691,11 @@ impl<'a, 'p> Peel<'a, 'p> {
             },
             LinkType::LINUX_SLL => {
                 let (i, sll) = sll::parse(i, t)?;
-                self.cooked(sll, i)
+                self.cooked(sll, i, t)
             }
             LinkType::LINUX_SLL2 => {
                 let (i, sll) = sll::parse_v2(i, t)?;
-                self.cooked(sll, i)
+                self.cooked(sll, i, t)
             }
             LinkType::ERF => {
                 let (i, (content, length)) = erf::parse(i, t)?;
@@ -703,13 +711,14 @@ impl<'a, 'p> Peel<'a, 'p> {
         }
     }
 
-    fn cooked(&mut self, sll: sll::Sll, i: &'a [u8]) -> Step<'a> {
+    fn cooked<T: Trace>(&mut self, sll: sll::Sll, i: &'a [u8], t: &mut T) -> Step<'a> {
         if let Some(src) = sll.src {
             self.packet.mac = src;
             self.packet.src = Addr::Mac(src);
         }
         match sll.protocol {
             kind if kind >= 0x0600 => Ok((i, Next::Ethertype(kind))),
+            sll::LLC => self.llc(i, t),
             _ => self.other("Linux cooked", i),
         }
     }
@@ -756,12 +765,7 @@ impl<'a, 'p> Peel<'a, 'p> {
             }
             length if length < 0x0600 => {
                 let inside = self.bound(i, usize::from(length));
-                self.packet.body = Body::Other("LLC");
-                match ethernet::parse_llc(inside, t)? {
-                    (i, ethernet::Llc::Ethertype(kind)) if kind >= 0x0600 => Ok((i, Next::Ethertype(kind))),
-                    (i, ethernet::Llc::SpanningTree) => self.named("STP", i, t),
-                    (i, _) => self.other("LLC", i),
-                }
+                self.llc(inside, t)
             }
             0x0806 => {
                 t.protocol("ARP");
@@ -774,6 +778,15 @@ impl<'a, 'p> Peel<'a, 'p> {
             0x88f7 => self.named("PTP", i, t),
             0x88e5 => self.named("MACsec", i, t),
             _ => self.other("Ethernet", i),
+        }
+    }
+
+    fn llc<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
+        self.packet.body = Body::Other("LLC");
+        match ethernet::parse_llc(i, t)? {
+            (i, ethernet::Llc::Ethertype(kind)) if kind >= 0x0600 => Ok((i, Next::Ethertype(kind))),
+            (i, ethernet::Llc::SpanningTree) => self.named("STP", i, t),
+            (i, _) => self.other("LLC", i),
         }
     }
 
@@ -809,7 +822,7 @@ impl<'a, 'p> Peel<'a, 'p> {
     #[inline]
     fn ipv4<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
         self.packet.body = Body::Other("IPv4");
-        let (_, header) = ip::parse_v4(i, t)?;
+        let (_, header) = if self.reassembled { ip::parse_v4(i, &mut Off)? } else { ip::parse_v4(i, t)? };
         self.packet.src = Addr::V4(header.src);
         self.packet.dst = Addr::V4(header.dst);
         self.packet.ttl = header.ttl;
@@ -845,7 +858,7 @@ impl<'a, 'p> Peel<'a, 'p> {
             return self.fragment(fragment, payload, t);
         }
         self.reassembled = false;
-        (self.datagram, self.payload_at) = (datagram, at);
+        self.datagram = datagram;
         // options may have been changed on the way, and nothing says how they are covered
         self.cover = (at == 20 && total == datagram.len()).then_some(Cover::Ipv4);
         self.transport(header.protocol, payload, t)
@@ -856,18 +869,16 @@ impl<'a, 'p> Peel<'a, 'p> {
         self.packet.body = Body::Other("IPv6");
         self.packet.header = Check::Unchecked;
         let whole = self.reassembled;
-        let (payload, (header, extensions)) = ip::parse_v6(i, t, |header, rest| {
-            self.packet.src = Addr::V6(header.src);
-            self.packet.dst = Addr::V6(header.dst);
-            self.packet.ttl = header.hop_limit;
-            self.packet.ecn = header.traffic_class & 0x03;
-            self.packet.dscp = header.traffic_class >> 2;
-            if whole || header.payload_length == 0 {
-                rest
-            } else {
-                self.bound(rest, usize::from(header.payload_length))
-            }
-        })?;
+        let (payload, (header, extensions)) = if whole {
+            let (payload, (header, extensions)) = ip::parse_whole_v6(i, t)?;
+            self.header_v6(&header);
+            (payload, (header, extensions))
+        } else {
+            ip::parse_v6(i, t, |header, rest| {
+                self.header_v6(header);
+                if header.payload_length == 0 { rest } else { self.bound(rest, usize::from(header.payload_length)) }
+            })?
+        };
         if let (Some((id, offset, more)), false) = (extensions.fragment, whole) {
             let header = IpHeader::v6(&i[..40], extensions.protocol);
             let fragment = IpFragment { id, protocol: extensions.protocol, offset, more, header, payload };
@@ -875,11 +886,17 @@ impl<'a, 'p> Peel<'a, 'p> {
         }
         self.reassembled = false;
         // the extension headers are between
-        let at = payload.as_ptr().addr().saturating_sub(i.as_ptr().addr());
-        self.datagram = i.get(..at + payload.len()).unwrap_or(&[]);
-        self.payload_at = at;
+        self.datagram = i.get(..offset_in(i, payload) + payload.len()).unwrap_or(&[]);
         self.cover = (header.next == 17 && usize::from(header.payload_length) == payload.len()).then_some(Cover::Ipv6);
         self.transport(extensions.protocol, payload, t)
+    }
+
+    fn header_v6(&mut self, header: &ip::Ipv6) {
+        self.packet.src = Addr::V6(header.src);
+        self.packet.dst = Addr::V6(header.dst);
+        self.packet.ttl = header.hop_limit;
+        self.packet.ecn = header.traffic_class & 0x03;
+        self.packet.dscp = header.traffic_class >> 2;
     }
 
     fn fragment<T: Trace>(&mut self, fragment: IpFragment<'a>, payload: &'a [u8], t: &mut T) -> Step<'a> {
@@ -942,22 +959,28 @@ impl<'a, 'p> Peel<'a, 'p> {
     #[inline]
     fn udp<T: Trace>(&mut self, at: &'a [u8], t: &mut T) -> Step<'a> {
         self.packet.body = Body::Other("UDP");
-        let (rest, header) = udp::parse(at, t)?;
-        let payload = match usize::from(header.length) {
-            0 => rest,
-            length => match length.checked_sub(8) {
-                // more than the IP datagram holds: the length is wrong, and nothing is missing
-                Some(more) if more > rest.len() + self.missing as usize => {
-                    self.is_too_long = true;
-                    if T::ON {
-                        t.fault(&Fault::length(udp::f::LENGTH, at, length));
+        let (_, (header, payload)) = udp::parse_with(at, t, |header, rest, t| {
+            let payload = match usize::from(header.length) {
+                0 => rest,
+                length => match length.checked_sub(8) {
+                    // more than the IP datagram holds: the length is wrong, and nothing is missing
+                    Some(more) if more > rest.len() + self.missing as usize => {
+                        self.is_too_long = true;
+                        if T::ON {
+                            t.fault(&Fault::length(udp::f::LENGTH, at, length));
+                        }
+                        rest
                     }
-                    rest
-                }
-                Some(length) => self.bound(rest, length),
-                None => return Fault::length(udp::f::LENGTH, at, 8).fail(),
-            },
-        };
+                    Some(length) => self.bound(rest, length),
+                    None => return Fault::length(udp::f::LENGTH, at, 8).fail(),
+                },
+            };
+            if !T::ON || payload.is_empty() || self.is_followed(header.dst_port) {
+                return Ok((rest, (header, payload)));
+            }
+            t.field(udp::f::PAYLOAD, payload, payload.len(), Value::Bytes(payload));
+            Ok((&payload[payload.len()..], (header, payload)))
+        })?;
         self.packet.body = Body::Udp(header.src_port, header.dst_port, payload);
         match header.dst_port {
             udp::ROCE_V2 => self.infiniband(Carrier::RoceV2 { src_port: header.src_port }, payload, t),
@@ -975,13 +998,14 @@ impl<'a, 'p> Peel<'a, 'p> {
             port if port == self.options.roce_port && port != 0 => {
                 self.infiniband(Carrier::RoceV2 { src_port: header.src_port }, payload, t)
             }
-            _ => {
-                if T::ON && !payload.is_empty() {
-                    t.field(udp::f::PAYLOAD, payload, payload.len(), Value::Bytes(payload));
-                }
-                Ok((payload, Next::End))
-            }
+            _ => Ok((payload, Next::End)),
         }
+    }
+
+    /// True if the payload of a datagram to this port is looked into.
+    fn is_followed(&self, port: u16) -> bool {
+        matches!(port, udp::ROCE_V2 | udp::VXLAN | udp::VXLAN_LINUX | udp::GENEVE)
+            || port == self.options.roce_port && port != 0
     }
 
     fn gre<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
@@ -1001,10 +1025,7 @@ impl<'a, 'p> Peel<'a, 'p> {
             }
             (0x22eb, _) => {
                 t.protocol("ERSPAN");
-                let (mut i, erspan) = tunnel::Erspan3::parse(i, t)?;
-                if erspan.subheader() != 0 {
-                    i = tunnel::parse_platform(i, t)?.0;
-                }
+                let (i, erspan) = tunnel::parse_erspan3(i, t)?;
                 self.enter(TunnelKind::Erspan3, erspan.session().into(), erspan.truncated() != 0, i)?;
                 self.mirrored(erspan.vlan());
                 match erspan.frame_type() {
@@ -1055,7 +1076,7 @@ impl<'a, 'p> Peel<'a, 'p> {
         let step = scope(ib::f::PROTOCOL, i, t, |i, t| match carrier {
             Carrier::RoceV2 { .. } => {
                 // the datagram ends where UDP says
-                let before = self.payload_at + 8;
+                let before = offset_in(self.datagram, i);
                 let covered = self.datagram.get(..before + i.len()).unwrap_or(&[]);
                 let cover = self.cover;
                 self.base(carrier, cover, covered, before, t)
@@ -1307,6 +1328,12 @@ fn joined(cover: Option<Cover>, packet: &[u8], before: usize, missing: usize) ->
             (false, false) => None,
         }
     })
+}
+
+/// Number of bytes of `whole` that stand before `part`, which is a part of it.
+#[inline]
+fn offset_in(whole: &[u8], part: &[u8]) -> usize {
+    part.as_ptr().addr().saturating_sub(whole.as_ptr().addr())
 }
 
 /// The ICRC at the end of a packet, and the one it should have, both as read little-endian.

@@ -38,6 +38,7 @@ pub const DECLARED: &[&[Def]] = &[
     <ib::mad::f::All as Fields>::FIELDS,
     <ib::ext::f::All as Fields>::FIELDS,
     <ib::ext::Reth as Fields>::FIELDS,
+    <ib::ext::Feth as Fields>::FIELDS,
     <ib::ext::AtomicEth as Fields>::FIELDS,
     <ib::f::All as Fields>::FIELDS,
     <ib::net::Lrh as Fields>::FIELDS,

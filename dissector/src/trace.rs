@@ -335,13 +335,20 @@ pub fn scope<'a, T: Trace, O>(
 /// Reports the fault that ends a subtree, unless one within did.
 #[cold]
 fn stopped<T: Trace>(error: &mut nom::Err<Fault>, t: &mut T) {
-    let mut fault = fault_of(error.clone());
+    let fault = report(error.clone(), t);
+    t.abort();
+    *error = nom::Err::Error(fault);
+}
+
+/// Reports the fault of a part, unless that was done: for one whose neighbours are read all the same.
+#[cold]
+pub(crate) fn report<T: Trace>(error: nom::Err<Fault>, t: &mut T) -> Fault {
+    let mut fault = fault_of(error);
     if !fault.reported {
         t.fault(&fault);
         fault.reported = true;
     }
-    t.abort();
-    *error = nom::Err::Error(fault);
+    fault
 }
 
 /// Keeps nothing.

@@ -362,12 +362,12 @@ fn link_layers_lead_to_the_same_packet() {
         let mut out = vec![0; 8];
         out.extend_from_slice(&[kind | if extensions > 0 { 0x80 } else { 0 }, 4]);
         out.extend_from_slice(&(16 + 8 * extensions as u16 + 2 + frame.len() as u16).to_be_bytes());
-        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&[0, 7]);
         out.extend_from_slice(&(frame.len() as u16).to_be_bytes());
         for n in (0..extensions).rev() {
             out.extend_from_slice(&[4 | if n > 0 { 0x80 } else { 0 }, 0, 0, 0, 0, 0, 0, 0]);
         }
-        if kind == 2 {
+        if kind == 2 || kind == 11 {
             out.extend_from_slice(&[0, 0]);
         }
         // records end on a multiple of 8
@@ -378,6 +378,10 @@ fn link_layers_lead_to_the_same_packet() {
     let control_word = [&[0, 2, 1, 64][..], &[0; 4], &whole].concat();
     let sll = [&[0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 8, 0][..], &datagram].concat();
     let sll2 = [&[8, 0, 0, 0, 0, 0, 0, 3, 0, 1, 4, 6, 2, 0, 0, 0, 0, 1, 0, 0][..], &datagram].concat();
+    let sll_llc = {
+        let inside = [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0][..], &datagram].concat();
+        [&[0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 0, 4][..], &inside].concat()
+    };
     let snap = {
         let inside = [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0][..], &datagram].concat();
         ethernet(inside.len() as u16, &inside)
@@ -388,10 +392,12 @@ fn link_layers_lead_to_the_same_packet() {
         ("null", LinkType::NULL, [&2u32.to_le_bytes()[..], &datagram].concat()),
         ("null, the other byte order", LinkType::NULL, [&30u32.to_be_bytes()[..], &datagram6].concat()),
         ("loop", LinkType::LOOP, [&24u32.to_be_bytes()[..], &datagram6].concat()),
+        ("cooked LLC", LinkType::LINUX_SLL, sll_llc),
         ("cooked", LinkType::LINUX_SLL, sll),
         ("cooked 2", LinkType::LINUX_SLL2, sll2),
         ("ERF", LinkType::ERF, erf(2, 0, &whole)),
         ("ERF with extensions", LinkType::ERF, erf(2, 3, &whole)),
+        ("ERF with a color", LinkType::ERF, erf(11, 0, &whole)),
         ("ERF InfiniBand", LinkType::ERF, erf(21, 1, &native(true, b"four"))),
         ("VLAN", LinkType::ETHERNET, tags(&[0x8100])),
         ("five tags", LinkType::ETHERNET, tags(&[0x88a8, 0x9100, 0x8100, 0x88a8, 0x8100])),
@@ -414,6 +420,8 @@ fn link_layers_lead_to_the_same_packet() {
             ),
             "five tags" => assert_eq!((packet.vlan, tree.number("ieee8021ad.id")), (Some(104), Some(100))),
             "MPLS" => assert_eq!((tree.number("mpls.label"), tree.all("mpls.label").count()), (Some(16), 2)),
+            "ERF" => assert_eq!((tree.number("erf.lctr"), tree.number("erf.color")), (Some(7), None)),
+            "ERF with a color" => assert_eq!((tree.number("erf.lctr"), tree.number("erf.color")), (None, Some(7))),
             "ERF with extensions" => assert_eq!(tree.all("erf.ehdr.types").count(), 3),
             _ => assert_eq!(packet.vlan, None, "{name}"),
         }
@@ -492,7 +500,10 @@ fn tunnels_are_looked_into() {
         );
         match name {
             "GENEVE with options" => assert_eq!(tree.all("geneve.option").count(), 2),
-            "ERSPAN III with subheader" => assert_eq!(tree.number("erspan.platid"), Some(3)),
+            "ERSPAN III with subheader" => {
+                assert_eq!(tree.number("erspan.platid"), Some(3));
+                assert!(tree.all("erspan.platid").all(|node| node.depth == 1), "it is one of ERSPAN's fields");
+            }
             "ERSPAN II" => assert_eq!(packet.vlan, Some(7)),
             _ => {}
         }
@@ -564,6 +575,17 @@ fn what_the_capture_cut_is_counted() {
 }
 
 /// A UDP length beyond the IP datagram is a wrong length, and not a sign of bytes that the capture has not.
+/// Fields are part of their protocol.
+#[test]
+fn a_udp_payload_that_nobody_reads_is_udp_s() {
+    for net in [Net::V4, Net::V6] {
+        let bytes = ethernet(if matches!(net, Net::V4) { 0x0800 } else { 0x86dd }, &ip(net, 17, &udp(9, b"abc")));
+        let (packet, tree) = decode(&bytes);
+        assert!(matches!(packet.body, Body::Udp(0xc000, 9, b"abc")), "{:?}", packet.body);
+        assert_eq!(tree.all("udp.payload").map(|node| (node.depth, node.len)).collect::<Vec<_>>(), [(1, 3)]);
+    }
+}
+
 #[test]
 fn a_udp_length_beyond_its_datagram_is_damage() {
     let mut bytes = ethernet(0x0800, &roce(Net::V4, 0x04, &[5; 64]));
@@ -657,8 +679,14 @@ fn fragments_are_given_to_the_caller_and_decode_when_whole() {
 
     // put together under the header of a fragment: its length is not believed, and so the CRC not checked
     let together = [&fragment.header, &whole[20..]].concat();
-    let packet = frame::decode_ip(&together, &Options::default(), &mut Off);
+    let mut tree = Tree::new();
+    tree.begin(frame::ip_payload(&together));
+    let packet = frame::decode_ip(&together, &Options::default(), &mut tree);
     assert_eq!((ib(&packet).payload, ib(&packet).icrc), (&[9; 64][..], Check::Unchecked));
+    assert_eq!((ib(&packet).ip_id, packet.ttl), (0x1234, 63));
+    // the header was told with the fragment; places count from the payload
+    assert_eq!(tree.nodes.first().map(|node| (node.def.name, node.offset)), Some(("udp", 0)));
+    assert!(tree.nodes.iter().all(|node| !node.def.name.starts_with("ip.")));
     let packet = frame::decode_ip(&whole, &Options::default(), &mut Off);
     assert_eq!((ib(&packet).payload, ib(&packet).icrc), (&[9; 64][..], Check::Good));
 
@@ -670,7 +698,10 @@ fn fragments_are_given_to_the_caller_and_decode_when_whole() {
     let Body::Fragment(fragment) = decode(&bytes).0.body else { panic!() };
     assert_eq!(fragment.payload, &whole[40..80]);
     let mut together = [&fragment.header, &whole[40..]].concat();
-    assert_eq!(ib(&frame::decode_ip(&together, &Options::default(), &mut Off)).payload, [9; 64]);
+    tree.begin(frame::ip_payload(&together));
+    let packet = frame::decode_ip(&together, &Options::default(), &mut tree);
+    assert_eq!((ib(&packet).payload, packet.ttl), (&[9; 64][..], 63));
+    assert_eq!(tree.nodes.first().map(|node| (node.def.name, node.offset)), Some(("udp", 0)));
     let length = (whole.len() - 40) as u16;
     together[4..6].copy_from_slice(&length.to_be_bytes());
     assert_eq!(ib(&frame::decode_ip(&together, &Options::default(), &mut Off)).icrc, Check::Good);
@@ -716,6 +747,47 @@ fn extension_headers_lead_to_the_transport() {
     let (packet, tree) = decode(&bytes);
     assert_eq!((tcp(&packet).payload, tree.number("ip.hdr_len"), packet.fault), (&b"hi"[..], Some(28), None));
     assert_eq!(tree.all("ip.opt.type").count(), 2);
+}
+
+/// Whatever stands between IP and UDP, the transport header begins behind it.
+#[test]
+fn a_queue_pair_is_read_behind_every_header() {
+    let options = |next: u8| [next, 0, 1, 4, 0, 0, 0, 0].to_vec();
+    let ah = |next: u8| [&[next, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2][..], &[7; 12]].concat();
+    let whole = |net: Net, protocol: u8, before: &[u8]| {
+        let datagram = roce(net, 0x04, b"four");
+        let at = if matches!(net, Net::V4) { 20 } else { 40 };
+        ip(net, protocol, &[before, &datagram[at..]].concat())
+    };
+    let with_options = {
+        let mut datagram = whole(Net::V4, 17, &[]);
+        datagram[0] = 0x47;
+        datagram.splice(20..20, [7, 7, 4, 0, 0, 0, 0, 1]);
+        let length = datagram.len() as u16;
+        datagram[2..4].copy_from_slice(&length.to_be_bytes());
+        datagram
+    };
+    let cases = [
+        ("nothing", 0x0800, whole(Net::V4, 17, &[])),
+        ("options", 0x0800, with_options),
+        ("AH", 0x0800, whole(Net::V4, 51, &ah(17))),
+        ("two AH", 0x0800, whole(Net::V4, 51, &[ah(51), ah(17)].concat())),
+        ("nothing", 0x86dd, whole(Net::V6, 17, &[])),
+        ("hop-by-hop options", 0x86dd, whole(Net::V6, 0, &options(17))),
+        ("destination options", 0x86dd, whole(Net::V6, 60, &options(17))),
+        ("routing", 0x86dd, whole(Net::V6, 43, &options(17))),
+        ("an atomic fragment", 0x86dd, whole(Net::V6, 44, &[17, 0, 0, 0, 0, 0, 0, 9])),
+        ("AH", 0x86dd, whole(Net::V6, 51, &ah(17))),
+    ];
+    for (name, ethertype, datagram) in cases {
+        let bytes = ethernet(ethertype, &datagram);
+        let (packet, tree) = decode(&bytes);
+        let found = ib(&packet);
+        assert_eq!((found.bth.dest_qp, found.bth.psn, found.payload), (0x12, 0x12_3456, &b"four"[..]), "{name}");
+        let at = bytes.len() as u32 - 4 - 4 - 12;
+        assert_eq!(tree.all("infiniband.bth").next().map(|node| node.offset), Some(at), "{name}");
+        assert_ne!(found.icrc, Check::Bad, "{name}");
+    }
 }
 
 // ---- flow control ----

@@ -939,11 +939,6 @@ impl<M> Watch<M> {
 
     fn of_fragments(&self, bytes: &[u8]) -> Vec<(usize, Span)> {
         let hosts = (self.headers.flow.from, self.headers.flow.to);
-        let header = if bytes.first().is_some_and(|b| b >> 4 == 6) {
-            40
-        } else {
-            usize::from(bytes.first().map_or(0, |b| b & 0x0f)) * 4
-        };
         let mut found = Vec::new();
         for ((from, to, _), parts) in &self.fragments {
             if (*from, *to) != hosts {
@@ -951,12 +946,12 @@ impl<M> Watch<M> {
             }
             let mut these = Vec::new();
             for (offset, span) in parts {
-                let at = header + *offset as usize;
+                let at = *offset as usize;
                 if bytes.get(at..).and_then(|b| b.get(..span.length as usize)) == self.window.old(*span) {
                     these.push((at, *span));
                 }
             }
-            if these.iter().map(|(_, s)| s.length as usize).sum::<usize>() + header >= bytes.len() {
+            if these.iter().map(|(_, s)| s.length as usize).sum::<usize>() >= bytes.len() {
                 these.sort_unstable_by_key(|(at, _)| *at);
                 found = these;
             }

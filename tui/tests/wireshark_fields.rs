@@ -1,5 +1,5 @@
-//! Every field with a name of Wireshark's, against `tshark -G fields`: type, base and mask agree, or the difference is
-//! listed in `samples/wireshark-differences.txt` with its reason.
+//! Every field with a name of Wireshark's, against `tshark -G fields` and `tshark -G values`: type, base, mask and the
+//! numbers of named values agree, or the difference is listed in `samples/wireshark-differences.txt` with its reason.
 
 mod common;
 
@@ -100,6 +100,51 @@ fn types_bases_and_masks_are_wiresharks() {
     eprintln!("{compared} of {} fields have a name of Wireshark's", registry.all().len());
     assert!(compared > 50, "only {compared} fields were compared");
     assert!(wrong.is_empty(), "{} differences that no one gave a reason for:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The letters and digits of a value's name, in which both programs mostly agree.
+fn letters(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// A value that both programs name has the same number in both. Names that only one of them has are not compared.
+#[test]
+fn named_values_have_wiresharks_numbers() {
+    let Some(output) = common::tshark(&common::samples(), &["-G", "values"]) else { return };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let known = common::differences();
+    let registry = Registry::new();
+    let ours: HashMap<&str, &FieldDef> =
+        registry.all().iter().filter(|d| !d.values.is_empty()).map(|d| (d.name, *d)).collect();
+    let mut theirs: HashMap<(&str, String), Vec<u64>> = HashMap::new();
+    for line in text.lines() {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let ["V" | "V64", name, number, meaning, ..] = columns[..] else { continue };
+        if !ours.contains_key(name) {
+            continue;
+        }
+        let number = match number.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => number.parse(),
+        };
+        theirs.entry((name, letters(meaning))).or_default().extend(number);
+    }
+    assert!(theirs.len() > 1000, "tshark lists {} values of our fields only", theirs.len());
+    let mut wrong = Vec::new();
+    for (name, def) in ours {
+        if known.contains_key(&(name.to_owned(), "meaning".to_owned())) {
+            continue;
+        }
+        // a name without letters is a sign
+        for (number, meaning) in def.values.iter().filter(|(_, meaning)| !letters(meaning).is_empty()) {
+            if let Some(numbers) = theirs.get(&(name, letters(meaning)))
+                && !numbers.contains(number)
+            {
+                wrong.push(format!("{name}\tours: {meaning} is {number:#x}, Wireshark's {numbers:#x?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} numbers that no one gave a reason for:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 /// Names under the prefix of a Wireshark protocol belong to Wireshark: names that it does not have begin with

@@ -563,6 +563,19 @@ impl IbFlow {
         self.mtu = self.mtu.or(from.mtu);
     }
 
+    /// A packet of `by` whose opcode nobody knows. If its number is the next one, it was a request, and took it.
+    #[cold]
+    pub fn passes(&mut self, at: At, by: End, number: u32) {
+        let sender = &mut self.senders[by.index()];
+        if sender.next != Some(number) || sender.recovery.is_some() || !sender.held.is_empty() {
+            return;
+        }
+        (sender.open, sender.memory, sender.is_whole) = (None, None, false);
+        (sender.last, sender.slack) = (at, 0);
+        sender.cursor = psn::add(number, 1);
+        sender.next = Some(sender.cursor);
+    }
+
     /// One packet that `by` sent.
     pub fn packet<T: Trace, S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, t: &mut T, sink: &mut S) {
         let Some(row) = bth::Opcode(packet.bth.opcode).row() else { return };
@@ -1883,6 +1896,10 @@ impl IbFlow {
                 }
                 return;
             }
+            if part == Part::Only && packet.payload_length == 0 {
+                // the answer to a Flush or an Atomic Write: it acknowledges
+                return self.acknowledge(at, by, packet, t, sink);
+            }
             sink.op(&op, t);
             return;
         };
@@ -2374,6 +2391,37 @@ mod tests {
             "the PSN wraps"
         );
         assert_eq!(wire.flow.held(), 0);
+    }
+
+    /// Its answer is a Read Response without payload, which no Read asked for.
+    #[test]
+    fn a_flush_and_an_atomic_write_are_requests_that_a_response_acknowledges() {
+        let mut wire = Wire::default();
+        wire.only(10).memory(Opcode::RC_FLUSH.0, 11, 64, &[]).memory(Opcode::RC_ATOMIC_WRITE.0, 12, 8, &[7; 8]);
+        for psn in [11, 12] {
+            wire.packet(End::B, RESPONSE_ONLY, psn, Some(0x1f00_0001), &[]);
+        }
+        wire.only(13);
+        let ops: Vec<(End, Part)> = wire.heard.ops.iter().map(|(by, part, _)| (*by, *part)).collect();
+        assert_eq!(ops, [(End::A, Part::Only); 4]);
+        assert_eq!((wire.sender().acked, wire.sender().next), (Some(12), Some(14)));
+        assert_eq!((wire.gaps(), wire.repeated(), wire.copies()), (vec![], 0, 0));
+        let is_odd = |fact: &IbFact| matches!(fact, IbFact::OutOfOrder { .. } | IbFact::ResponsesMissed(_));
+        assert_eq!(wire.count(is_odd), 0);
+    }
+
+    /// No later packet is taken for one behind a loss.
+    #[test]
+    fn an_opcode_that_nobody_knows_takes_its_number() {
+        let mut wire = Wire::default();
+        wire.only(10);
+        wire.flow.passes(wire.at, End::A, 11);
+        wire.only(12).ack(12);
+        assert_eq!((wire.order(), wire.gaps()), (vec![10, 12], vec![]));
+        assert_eq!((wire.flow.held(), wire.repeated()), (0, 0));
+        // one that is not next was sent again, or is not of this end's requests
+        wire.flow.passes(wire.at, End::A, 5);
+        assert_eq!(wire.sender().next, Some(13));
     }
 
     #[test]

@@ -403,7 +403,7 @@ impl Pipeline<dyn Sink> {
         };
         let Some(bytes) = whole else { return };
         if T::ON {
-            t.source("Reassembled IP datagram", &bytes);
+            t.source("Reassembled IP datagram", frame::ip_payload(&bytes));
         }
         let inner = frame::decode_ip(&bytes, &self.decode, t);
         if !matches!(inner.body, Body::Fragment(_)) {

@@ -354,28 +354,9 @@ pub fn parse_v6<'a, T: Trace>(
         if T::ON {
             trace_v6(at, t)?;
         }
-        let Some((h, rest)) = at.split_first_chunk::<40>() else {
-            return Fault::short(Some(f6::PROTOCOL), at, 40).fail();
-        };
-        let (head, addresses) = h.split_at(8);
-        let word = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
-        if word >> 28 != 6 {
-            return Fault::value(f6::VERSION, at).fail();
-        }
-        let (mut src, mut dst) = ([0; 16], [0; 16]);
-        src.copy_from_slice(&addresses[..16]);
-        dst.copy_from_slice(&addresses[16..]);
-        let header = Ipv6 {
-            traffic_class: (word >> 20 & 0xff) as u8,
-            flow: word & 0x000f_ffff,
-            payload_length: u16::from_be_bytes([head[4], head[5]]),
-            next: head[6],
-            hop_limit: head[7],
-            src,
-            dst,
-        };
-        if T::ON {
-            let (src, dst) = (Ipv6Addr::from(src), Ipv6Addr::from(dst));
+        let (rest, header) = fixed_v6(at)?;
+        if let (true, Some(h)) = (T::ON, at.first_chunk::<40>()) {
+            let (src, dst) = (Ipv6Addr::from(header.src), Ipv6Addr::from(header.dst));
             t.label(format_args!(", Src: {src}, Dst: {dst}"));
             t.layer_info(LayerText::new(h, write_v6));
         }
@@ -383,6 +364,39 @@ pub fn parse_v6<'a, T: Trace>(
         let (rest, extensions) = extensions(header.next, rest, t)?;
         Ok((rest, (header, extensions)))
     })
+}
+
+/// The same for a datagram that was put together: its header is that of a fragment, which was told in its frame.
+pub fn parse_whole_v6<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (Ipv6, Extensions)> {
+    let (rest, header) = fixed_v6(i)?;
+    let (rest, extensions) = extensions(header.next, rest, t)?;
+    Ok((rest, (header, extensions)))
+}
+
+/// The fixed header.
+#[inline(always)]
+fn fixed_v6(at: &[u8]) -> PResult<'_, Ipv6> {
+    let Some((h, rest)) = at.split_first_chunk::<40>() else {
+        return Fault::short(Some(f6::PROTOCOL), at, 40).fail();
+    };
+    let (head, addresses) = h.split_at(8);
+    let word = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
+    if word >> 28 != 6 {
+        return Fault::value(f6::VERSION, at).fail();
+    }
+    let (mut src, mut dst) = ([0; 16], [0; 16]);
+    src.copy_from_slice(&addresses[..16]);
+    dst.copy_from_slice(&addresses[16..]);
+    let header = Ipv6 {
+        traffic_class: (word >> 20 & 0xff) as u8,
+        flow: word & 0x000f_ffff,
+        payload_length: u16::from_be_bytes([head[4], head[5]]),
+        next: head[6],
+        hop_limit: head[7],
+        src,
+        dst,
+    };
+    Ok((rest, header))
 }
 
 fn trace_v6<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {

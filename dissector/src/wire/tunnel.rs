@@ -147,12 +147,18 @@ pub fn parse_gre<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, GreInfo> {
     })
 }
 
-/// Decodes the platform specific subheader of 8 bytes that may follow ERSPAN type III.
-pub fn parse_platform<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, u8> {
-    let (rest, word) = crate::leaf::be64(i).or_else(|_| Fault::short(Some(f::PLATFORM), i, 8).fail())?;
-    t.field(f::PLATFORM, i, 4, Value::U(word >> 58));
-    t.field(f::PLATFORM_INFO, i, 8, Value::U(word & 0x03ff_ffff_ffff_ffff));
-    Ok((rest, (word >> 58) as u8))
+/// Decodes ERSPAN type III with the platform specific subheader of 8 bytes that may follow.
+pub fn parse_erspan3<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Erspan3> {
+    scope(Erspan3::NODE, i, t, |i, t| {
+        let (i, header) = Erspan3::parse_flat(i, t)?;
+        if header.subheader() == 0 {
+            return Ok((i, header));
+        }
+        let (rest, word) = crate::leaf::be64(i).or_else(|_| Fault::short(Some(f::PLATFORM), i, 8).fail())?;
+        t.field(f::PLATFORM, i, 4, Value::U(word >> 58));
+        t.field(f::PLATFORM_INFO, i, 8, Value::U(word & 0x03ff_ffff_ffff_ffff));
+        Ok((rest, header))
+    })
 }
 
 /// Decodes GENEVE with its options: the ethertype of its payload, and the network identifier.

@@ -49,6 +49,16 @@ fn write_line(header: &[u8; LayerText::LEN], f: &mut fmt::Formatter<'_>) -> fmt:
 /// Decodes the header of 8 bytes.
 #[inline]
 pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Udp> {
+    parse_with(i, t, |header, i, _| Ok((i, header)))
+}
+
+/// The same, and in the same subtree what `payload` reads behind the header.
+#[inline]
+pub fn parse_with<'a, T: Trace, O>(
+    i: &'a [u8],
+    t: &mut T,
+    payload: impl FnOnce(Udp, &'a [u8], &mut T) -> PResult<'a, O>,
+) -> PResult<'a, O> {
     t.protocol("UDP");
     scope(f::PROTOCOL, i, t, |at, t| {
         let (i, src_port) = read::be16(f::SRCPORT, at, t)?;
@@ -63,6 +73,6 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Udp> {
         if let (true, Some(header)) = (T::ON, at.first_chunk::<8>()) {
             t.layer_info(LayerText::new(header, write_line));
         }
-        Ok((i, Udp { src_port, dst_port, length, checksum }))
+        payload(Udp { src_port, dst_port, length, checksum }, i, t)
     })
 }

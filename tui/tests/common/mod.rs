@@ -43,7 +43,7 @@ pub struct Difference {
     pub reason: String,
 }
 
-/// The intended differences from Wireshark, by field and kind of difference (`kind`, `base`, `mask`, `value`).
+/// The intended differences from Wireshark, by field and kind of difference (`kind`, `base`, `mask`, `meaning`, `value`).
 pub fn differences() -> HashMap<(String, String), Difference> {
     let path = samples().join("wireshark-differences.txt");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -54,8 +54,8 @@ pub fn differences() -> HashMap<(String, String), Difference> {
             panic!("line {}: a name, what differs, and the reason are expected: {line}", number + 1);
         };
         assert!(
-            ["kind", "base", "mask", "value", "layer"].contains(&what),
-            "line {}: what differs is kind, base, mask, value or layer",
+            ["kind", "base", "mask", "meaning", "value", "layer"].contains(&what),
+            "line {}: what differs is kind, base, mask, meaning, value or layer",
             number + 1
         );
         assert!(reason.trim().len() > 10, "line {}: a reason is expected", number + 1);

@@ -33,6 +33,8 @@ wire_enum! {
         RC_FETCH_ADD = 0x14, "RC - FetchAdd";
         RC_SEND_LAST_INVALIDATE = 0x16, "RC - SEND Last with Invalidate";
         RC_SEND_ONLY_INVALIDATE = 0x17, "RC - SEND Only with Invalidate";
+        RC_FLUSH = 0x1c, "RC - FLUSH";
+        RC_ATOMIC_WRITE = 0x1d, "RC - ATOMIC WRITE";
         UC_SEND_FIRST = 0x20, "UC - SEND First";
         UC_SEND_MIDDLE = 0x21, "UC - SEND Middle";
         UC_SEND_LAST = 0x22, "UC - SEND Last";
@@ -67,6 +69,8 @@ wire_enum! {
         RD_CMP_SWAP = 0x53, "RD - CmpSwap";
         RD_FETCH_ADD = 0x54, "RD - FetchAdd";
         RD_RESYNC = 0x55, "RD - RESYNC";
+        RD_FLUSH = 0x5c, "RD - FLUSH";
+        RD_ATOMIC_WRITE = 0x5d, "RD - ATOMIC WRITE";
         UD_SEND_ONLY = 0x64, "UD - SEND only";
         UD_SEND_ONLY_IMMEDIATE = 0x65, "UD - SEND only with Immediate";
         CNP = 0x81, "CNP";
@@ -93,6 +97,8 @@ wire_enum! {
         XRC_FETCH_ADD = 0xb4, "XRC - FetchAdd";
         XRC_SEND_LAST_INVALIDATE = 0xb6, "XRC - SEND Last with Invalidate";
         XRC_SEND_ONLY_INVALIDATE = 0xb7, "XRC - SEND Only with Invalidate";
+        XRC_FLUSH = 0xbc, "XRC - FLUSH";
+        XRC_ATOMIC_WRITE = 0xbd, "XRC - ATOMIC WRITE";
     }
 }
 
@@ -168,6 +174,10 @@ pub enum Verb {
     AtomicAck,
     CompareSwap,
     FetchAdd,
+    /// Makes earlier Writes visible or durable (annex A19). Its answer is a Read Response without payload.
+    Flush,
+    /// Writes 8 bytes at once (annex A19). Its answer is a Read Response without payload.
+    AtomicWrite,
     /// Reliable datagram only.
     Resync,
     /// Congestion notification packet (RoCEv2, annex A17.9).
@@ -184,7 +194,7 @@ pub enum Part {
     Last,
 }
 
-/// The extension headers that follow the BTH: a set, in the order of its bits.
+/// The extension headers that follow the BTH: a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headers(pub u16);
 
@@ -203,6 +213,8 @@ pub mod h {
     pub const IETH: u16 = 0x0100;
     /// The 16 reserved bytes of a congestion notification packet.
     pub const CNP: u16 = 0x0200;
+    /// Stands before the RETH.
+    pub const FETH: u16 = 0x0400;
     /// Not a header: whether a payload may follow.
     pub const PAYLOAD: u16 = 0x8000;
 }
@@ -216,7 +228,7 @@ impl Headers {
 
     /// Length of all of them, in bytes.
     pub const fn length(self) -> usize {
-        const LENGTHS: [usize; 10] = [4, 8, 4, 16, 28, 4, 8, 4, 4, 16];
+        const LENGTHS: [usize; 11] = [4, 8, 4, 16, 28, 4, 8, 4, 4, 16, 4];
         let (mut sum, mut bit) = (0, 0);
         while bit < LENGTHS.len() {
             if self.0 >> bit & 1 != 0 {
@@ -291,6 +303,8 @@ impl fmt::Display for Row {
             Verb::AtomicAck => "Atomic Acknowledge",
             Verb::CompareSwap => "Compare and Swap",
             Verb::FetchAdd => "Fetch and Add",
+            Verb::Flush => "Flush",
+            Verb::AtomicWrite => "Atomic Write",
             Verb::Resync => "Resync",
             Verb::Cnp => "CNP",
         })?;
@@ -317,7 +331,7 @@ const fn row(opcode: Opcode, service: Service, verb: Verb, part: Part, headers: 
     Row { opcode, service, verb, part, headers, length: headers.length() as u8 }
 }
 
-/// Every opcode there is, ascending: IBA volume 1, table 38; annexes A7, A14, A17.
+/// Every opcode there is, ascending: IBA volume 1, table 38; annexes A7, A14, A17, A19.
 #[rustfmt::skip]
 pub const ROWS: &[Row] = &[
     row(Opcode::RC_SEND_FIRST, Service::Rc, Verb::Send, Part::First, h::PAYLOAD),
@@ -343,6 +357,8 @@ pub const ROWS: &[Row] = &[
     row(Opcode::RC_FETCH_ADD, Service::Rc, Verb::FetchAdd, Part::Only, h::ATOMICETH),
     row(Opcode::RC_SEND_LAST_INVALIDATE, Service::Rc, Verb::Send, Part::Last, h::IETH | h::PAYLOAD),
     row(Opcode::RC_SEND_ONLY_INVALIDATE, Service::Rc, Verb::Send, Part::Only, h::IETH | h::PAYLOAD),
+    row(Opcode::RC_FLUSH, Service::Rc, Verb::Flush, Part::Only, h::FETH | h::RETH),
+    row(Opcode::RC_ATOMIC_WRITE, Service::Rc, Verb::AtomicWrite, Part::Only, h::RETH | h::PAYLOAD),
     row(Opcode::UC_SEND_FIRST, Service::Uc, Verb::Send, Part::First, h::PAYLOAD),
     row(Opcode::UC_SEND_MIDDLE, Service::Uc, Verb::Send, Part::Middle, h::PAYLOAD),
     row(Opcode::UC_SEND_LAST, Service::Uc, Verb::Send, Part::Last, h::PAYLOAD),
@@ -377,6 +393,8 @@ pub const ROWS: &[Row] = &[
     row(Opcode::RD_CMP_SWAP, Service::Rd, Verb::CompareSwap, Part::Only, h::RDETH | h::DETH | h::ATOMICETH),
     row(Opcode::RD_FETCH_ADD, Service::Rd, Verb::FetchAdd, Part::Only, h::RDETH | h::DETH | h::ATOMICETH),
     row(Opcode::RD_RESYNC, Service::Rd, Verb::Resync, Part::Only, h::RDETH | h::DETH),
+    row(Opcode::RD_FLUSH, Service::Rd, Verb::Flush, Part::Only, h::RDETH | h::DETH | h::FETH | h::RETH),
+    row(Opcode::RD_ATOMIC_WRITE, Service::Rd, Verb::AtomicWrite, Part::Only, h::RDETH | h::DETH | h::RETH | h::PAYLOAD),
     row(Opcode::UD_SEND_ONLY, Service::Ud, Verb::Send, Part::Only, h::DETH | h::PAYLOAD),
     row(Opcode::UD_SEND_ONLY_IMMEDIATE, Service::Ud, Verb::Send, Part::Only, h::DETH | h::IMMDT | h::PAYLOAD),
     row(Opcode::CNP, Service::Congestion, Verb::Cnp, Part::Only, h::CNP),
@@ -403,6 +421,8 @@ pub const ROWS: &[Row] = &[
     row(Opcode::XRC_FETCH_ADD, Service::Xrc, Verb::FetchAdd, Part::Only, h::XRCETH | h::ATOMICETH),
     row(Opcode::XRC_SEND_LAST_INVALIDATE, Service::Xrc, Verb::Send, Part::Last, h::XRCETH | h::IETH | h::PAYLOAD),
     row(Opcode::XRC_SEND_ONLY_INVALIDATE, Service::Xrc, Verb::Send, Part::Only, h::XRCETH | h::IETH | h::PAYLOAD),
+    row(Opcode::XRC_FLUSH, Service::Xrc, Verb::Flush, Part::Only, h::XRCETH | h::FETH | h::RETH),
+    row(Opcode::XRC_ATOMIC_WRITE, Service::Xrc, Verb::AtomicWrite, Part::Only, h::XRCETH | h::RETH | h::PAYLOAD),
 ];
 
 static BY_OPCODE: [Option<Row>; 256] = {
@@ -416,6 +436,11 @@ static BY_OPCODE: [Option<Row>; 256] = {
 };
 
 impl Opcode {
+    /// True if its upper three bits are of a connection, whose requests are numbered: also of an opcode without a row.
+    pub const fn is_connected(self) -> bool {
+        matches!(self.0 >> 5, 0 | 1 | 5)
+    }
+
     /// Meaning of the opcode; `None` if it is reserved or vendor-specific.
     #[inline]
     pub fn row(self) -> Option<&'static Row> {
@@ -464,6 +489,7 @@ mod tests {
                 Service::Xrc => 5,
             };
             assert_eq!(row.opcode.0 >> 5, service, "{row}");
+            assert_eq!(row.opcode.is_connected(), matches!(row.service, Service::Rc | Service::Uc | Service::Xrc));
         }
         assert!(Opcode(0x15).row().is_none() && Opcode(0xff).row().is_none());
     }
@@ -485,7 +511,10 @@ mod tests {
         assert_eq!(Opcode::XRC_SEND_ONLY_INVALIDATE.row().unwrap().to_string(), "XRC Send Only with Invalidate");
         assert_eq!(Opcode::RC_ACKNOWLEDGE.row().unwrap().to_string(), "RC Acknowledge");
         assert_eq!(Opcode::CNP.row().unwrap().to_string(), "CNP");
+        assert_eq!(Opcode::RC_FLUSH.row().unwrap().to_string(), "RC Flush");
+        assert_eq!(Opcode::XRC_ATOMIC_WRITE.row().unwrap().to_string(), "XRC Atomic Write");
         assert_eq!(Opcode::RD_CMP_SWAP.row().unwrap().length, 4 + 8 + 28);
+        assert_eq!(Opcode::RD_FLUSH.row().unwrap().length, 4 + 8 + 4 + 16);
         assert_eq!(Opcode::XRC_RDMA_READ_RESPONSE_ONLY.row().unwrap().length, 4);
     }
 }

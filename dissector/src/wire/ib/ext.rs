@@ -1,4 +1,5 @@
-//! The extension headers that follow the BTH, by opcode. IBA volume 1, 9.3; XRCETH annex A14. Big-endian.
+//! The extension headers that follow the BTH, by opcode. IBA volume 1, 9.3; XRCETH annex A14, FETH annex A19.
+//! Big-endian.
 
 use super::bth::{Headers, h};
 use crate::fault::PResult;
@@ -13,6 +14,19 @@ header! {
         r_key: be32 = "infiniband.reth.r_key", "Remote Key", hex;
         /// In bytes.
         dma_length: be32 = "infiniband.reth.dmalen", "DMA Length", dechex;
+    }
+}
+
+header! {
+    /// FLUSH Extended Transport Header: how far the memory that the RETH names is flushed.
+    pub struct Feth [NODE: Bytes = "infiniband.feth", "FLUSH Extended Transport Header", "IBA Vol 1, A19"] {
+        bits: be32 = "_", "Flags", hex, bits {
+            reserved27: u32 & 0xffffffe0 = "infiniband.feth.reserved27", "Reserved (27bits)", dec;
+            /// The range of the RETH, or the whole memory region.
+            sel: u8 & 0x18 = "infiniband.feth.sel", "Selectivity Level", dec;
+            /// A bit each: visible to all, persistent.
+            plt: u8 & 0x07 = "infiniband.feth.plt", "Placement Type", dec;
+        };
     }
 }
 
@@ -158,7 +172,7 @@ impl fmt::Display for Syndrome {
 /// The extension headers of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extensions {
-    /// Of RDMA Writes and Read Requests.
+    /// Of RDMA Writes and Read Requests, Flush and Atomic Write.
     pub reth: Option<Reth>,
     /// ACK extended transport header: syndrome in the upper 8 bits, MSN in the lower 24. See [`Extensions::syndrome`].
     pub aeth: Option<u32>,
@@ -213,7 +227,7 @@ pub fn parse<'a, T: Trace>(headers: Headers, mut i: &'a [u8], t: &mut T, ext: &m
     if headers.0 & !h::PAYLOAD == 0 {
         return Ok((i, ()));
     }
-    if headers.0 & (h::RDETH | h::DETH | h::XRCETH) != 0 {
+    if headers.0 & (h::RDETH | h::DETH | h::XRCETH | h::FETH) != 0 {
         (i, ()) = parse_first(headers, i, t, ext)?;
     }
     if headers.has(h::RETH) {
@@ -246,6 +260,9 @@ fn parse_first<'a, T: Trace>(headers: Headers, mut i: &'a [u8], t: &mut T, ext: 
     }
     if headers.has(h::XRCETH) {
         (i, ext.xrc_srq) = scope(f::XRCETH, i, t, |i, t| reserved_and_24(f::XRCSRQ, i, t)).map(some)?;
+    }
+    if headers.has(h::FETH) {
+        (i, _) = Feth::parse(i, t)?;
     }
     Ok((i, ()))
 }
@@ -345,6 +362,17 @@ mod tests {
         let mut ext = Extensions::default();
         parse(Opcode::RC_ATOMIC_ACKNOWLEDGE.row().unwrap().headers, &bytes, &mut Off, &mut ext).unwrap();
         assert_eq!((ext.aeth, ext.atomic_ack, ext.msn()), (Some(0x01020304), Some(0x05060708090a0b0c), Some(0x020304)));
+    }
+
+    #[test]
+    fn a_flush_has_its_header_before_the_memory() {
+        let bytes = [[0, 0, 0, 0x0a].as_slice(), &[1; 8], &[2; 4], &[3; 4]].concat();
+        let (mut ext, mut tree) = (Extensions::default(), Tree::new());
+        tree.begin(&bytes);
+        parse(Opcode::RC_FLUSH.row().unwrap().headers, &bytes, &mut tree, &mut ext).unwrap();
+        assert_eq!(ext.reth.map(|reth| (reth.r_key, reth.dma_length)), Some((0x0202_0202, 0x0303_0303)));
+        let number = |name| tree.number(name);
+        assert_eq!((number("infiniband.feth.sel"), number("infiniband.feth.plt")), (Some(1), Some(2)));
     }
 
     #[test]

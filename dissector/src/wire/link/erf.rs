@@ -15,6 +15,8 @@ const TYPES: crate::field::Values = &[
     (11, "COLOR_ETH"),
     (15, "DSM_COLOR_HDLC_POS"),
     (16, "DSM_COLOR_ETH"),
+    (17, "COLOR_MC_HDLC_POS"),
+    (19, "COLOR_HASH_POS"),
     (20, "COLOR_HASH_ETH"),
     (21, "INFINIBAND"),
     (22, "IPV4"),
@@ -24,17 +26,21 @@ const TYPES: crate::field::Values = &[
     (48, "PAD"),
 ];
 const EXTENSIONS: crate::field::Values = &[
-    (3, "Intercept ID"),
-    (4, "Raw Link"),
-    (5, "BFS Filter/Hash"),
-    (6, "Channelised"),
-    (12, "Signature"),
-    (14, "Packet Signature"),
+    (3, "Classification"),
+    (4, "InterceptID"),
+    (5, "Raw Link"),
+    (6, "BFS Filter/Hash"),
+    (12, "Channelised"),
+    (14, "Signature"),
+    (15, "Packet ID"),
     (16, "Flow ID"),
     (17, "Host ID"),
     (18, "Anchor ID"),
     (19, "Entropy"),
 ];
+
+/// Offset of the loss counter in a record.
+const LOSS_AT: usize = 12;
 
 /// More extension headers than this are not followed.
 const EXTENSIONS_MAX: usize = 16;
@@ -58,8 +64,8 @@ header! {
         };
         /// Length of the whole record with its padding.
         record_length: be16 = "erf.rlen", "Record length", dec;
-        /// Or a colour, by type.
-        loss_counter: be16 = "erf.lctr", "Loss counter", dec;
+        /// A colour in the types that have one.
+        loss_or_color: be16 = "_", "Loss counter or color", dec;
         wire_length: be16 = "erf.wlen", "Wire length", dec;
     }
 }
@@ -68,6 +74,10 @@ fields! {
     /// The protocol and what follows the record header.
     pub mod f ["ERF types reference guide"] {
         PROTOCOL: Protocol = "erf", "Extensible Record Format";
+        /// Packets that were lost before this one.
+        LOSS_COUNTER: U16 = "erf.lctr", "Loss counter", dec;
+        /// What the filters of the card say of the packet.
+        COLOR: U16 = "erf.color", "Color", hex;
         EXTENSION: U8 = "erf.ehdr.types", "Extension Header", dec, values EXTENSIONS;
         DATA: U64 = "erf.ehdr.unknown.data", "Data", hex;
         ETH_OFF: U8 = "erf.eth.off", "offset", dec;
@@ -89,8 +99,11 @@ pub enum Content {
 /// Decodes the headers of a record: its content, and its length on the wire.
 pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (Content, u16)> {
     t.protocol("ERF");
-    scope(f::PROTOCOL, i, t, |i, t| {
-        let (mut i, record) = Record::parse_flat(i, t)?;
+    scope(f::PROTOCOL, i, t, |at, t| {
+        let (mut i, record) = Record::parse_flat(at, t)?;
+        let has_color = matches!(record.record_type(), 10 | 11 | 15 | 16 | 17 | 19 | 20);
+        let def = if has_color { f::COLOR } else { f::LOSS_COUNTER };
+        t.field(def, &at[LOSS_AT..], 2, Value::U(record.loss_or_color.into()));
         let (mut more, mut count) = (record.ext_header() != 0, 0);
         while more {
             if count == EXTENSIONS_MAX {

@@ -5,6 +5,9 @@ use crate::fault::PResult;
 use crate::leaf::read;
 use crate::trace::{Trace, Value, scope};
 
+/// Protocol of a frame that begins with an LLC header.
+pub const LLC: u16 = 0x0004;
+
 const PACKET_TYPES: crate::field::Values =
     &[(0, "Unicast to us"), (1, "Broadcast"), (2, "Multicast"), (3, "Unicast to another host"), (4, "Sent by us")];
 const HARDWARE_TYPES: crate::field::Values = &[
@@ -39,7 +42,7 @@ fields! {
 /// Content of a cooked header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sll {
-    /// Ethertype, or a small number for other encapsulations (0x0004: LLC).
+    /// Ethertype, or a small number for other encapsulations ([`LLC`]).
     pub protocol: u16,
     /// ARPHRD type of the interface.
     pub hardware: u16,

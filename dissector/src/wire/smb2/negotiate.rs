@@ -359,6 +359,9 @@ pub fn response<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Negotiate
     })
 }
 
+/// Type, DataLength and a reserved word, before the data of a context.
+const CONTEXT_HEADER: usize = 8;
+
 /// Reports the contexts and returns the bytes behind them. A fault in them is reported and does not make the message
 /// unread. This also runs without an observer, since a fault in here is a fault of the message: there is one NEGOTIATE
 /// in a connection.
@@ -379,7 +382,11 @@ fn trace_contexts<'a, T: Trace>(pdu: &'a [u8], offset: u32, count: u16, rest: &'
         }
         match scope(f::CONTEXT, i, t, trace_context) {
             Ok((next, ())) => i = next,
-            Err(_) => return end,
+            // counts in its data that lie do not move the next one: DataLength says where that begins
+            Err(_) => match i.get(CONTEXT_HEADER + number(i, 2, 2) as usize..) {
+                Some(next) => i = next,
+                None => return end,
+            },
         }
     }
     i

@@ -12,7 +12,7 @@ use super::{f as shared, filetime, flags32};
 use crate::fault::{Fault, PResult};
 use crate::field::Def;
 use crate::leaf::{self, read};
-use crate::trace::{Trace, Value, scope};
+use crate::trace::{Trace, Value, report, scope};
 use core::fmt;
 
 /// First bytes of every message.
@@ -310,7 +310,8 @@ fn challenge<'a, T: Trace>(start: &'a [u8], i: &'a [u8], t: &mut T) -> PResult<'
     let (i, _) = read::array::<8, T>(f::RESERVED, i, t)?;
     let (i, info) = pieces([f::INFO_LENGTH, f::INFO_MAXLEN, f::INFO_OFFSET], start, i, t)?;
     if !info.is_empty() {
-        scope(f::INFO, info, t, |i, t| pairs(&INFO, i, t))?;
+        // it lies elsewhere, and a fault in it is reported there
+        let _ = scope(f::INFO, info, t, |i, t| pairs(&INFO, i, t));
     }
     version(flags, i, t)
 }
@@ -340,7 +341,9 @@ fn authenticate<'a, T: Trace>(start: &'a [u8], i: &'a [u8], t: &mut T) -> PResul
             t.down();
             let result = ntlmv2_response(nt, t);
             t.up();
-            result?;
+            if let Err(error) = result {
+                report(error, t);
+            }
         }
     }
     let (i, ()) = text(f::DOMAIN, unicode, start, i, t)?;

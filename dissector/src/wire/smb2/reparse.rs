@@ -53,9 +53,9 @@ wire_enum! {
 
 /// File types of NFS reparse points, \[MS-FSCC\] 2.1.2.6.
 const NFS_TYPES: crate::field::Values = &[
-    (0x014b_4c42, "Block Device"),
+    (0x004b_4c42, "Block Device"),
+    (0x0052_4843, "Character Device"),
     (0x014b_4e4c, "Symbolic Link"),
-    (0x0152_4843, "Character Device"),
     (0x4f46_4946, "FIFO"),
     (0x4b43_4f53, "UNIX Socket"),
 ];
@@ -82,8 +82,8 @@ fields! {
 }
 
 const NFS_LNK: u64 = 0x014b_4e4c;
-const NFS_CHR: u64 = 0x0152_4843;
-const NFS_BLK: u64 = 0x014b_4c42;
+const NFS_CHR: u64 = 0x0052_4843;
+const NFS_BLK: u64 = 0x004b_4c42;
 
 /// REPARSE_DATA_BUFFER, \[MS-FSCC\] 2.1.2.2, and with the highest bit of the tag clear REPARSE_GUID_DATA_BUFFER,
 /// 2.1.2.3.

@@ -39,9 +39,9 @@ const KRB5_TOKENS: crate::field::Values = &[
     (0x0001, "KRB5_AP_REQ"),
     (0x0002, "KRB5_AP_REP"),
     (0x0003, "KRB5_ERROR"),
+    (0x0004, "KRB_TOKEN_TGT_REQ"),
     (0x0101, "KRB5_GSS_GetMIC"),
-    (0x0104, "KRB_TOKEN_TGT_REQ"),
-    (0x0204, "KRB_TOKEN_TGT_REP"),
+    (0x0104, "KRB_TOKEN_TGT_REP"),
 ];
 
 fields! {

@@ -131,6 +131,17 @@ fn sessions_and_trees() {
     check("cancel", &message(cancel, &[4, 0, 0, 0]), &[], &[("smb2.aid", 8)]);
 }
 
+/// A count that lies is reported, and the contexts behind it are read all the same.
+#[test]
+fn a_negotiate_context_that_lies_hides_no_other() {
+    let list = w().u16(2).u16(4).u32(0).u16(9).u16(2).put(&[0; 4]).u16(8).u16(4).u32(0).u16(1).u16(2);
+    let head = w().u16(36).u16(1).u16(1).u16(0).u32(0x7f).put(&[9; 16]).u32(104).u16(2).u16(0).u16(0x311).u16(0);
+    let bytes = message(request(Command::NEGOTIATE), &head.put(&list.0).0);
+    let (_, tree) = decode(&bytes, &[]);
+    assert_eq!(tree.number("smb2.negotiate_context.cipher_id"), Some(2));
+    assert_eq!((tree.number("smb2.negotiate_context.signing_id"), tree.faults.len()), (Some(2), 1));
+}
+
 #[test]
 fn negotiate_contexts_of_every_kind() {
     let contexts: [(u16, W, &str, u64); 8] = [
@@ -726,8 +737,21 @@ fn control_codes_with_their_buffers() {
     ioctl_reply(C::GET_REPARSE_POINT, &link.0, &[("smb2.reparse_tag", 0xa000_000c)]);
     let mount = w().u32(0xa000_0003).u16(12).u16(0).u16(0).u16(2).u16(2).u16(2).text("ab");
     ioctl_reply(C::GET_REPARSE_POINT, &mount.0, &[("smb2.reparse_tag", 0xa000_0003)]);
-    let device = w().u32(0x8000_0014).u16(16).u16(0).u64(0x0152_4843).u32(1).u32(3);
+    let device = w().u32(0x8000_0014).u16(16).u16(0).u64(0x0052_4843).u32(1).u32(3);
     ioctl_reply(C::GET_REPARSE_POINT, &device.0, &[("smb2.nfs.char.minor", 3)]);
+    let device = w().u32(0x8000_0014).u16(16).u16(0).u64(0x004b_4c42).u32(1).u32(3);
+    ioctl_reply(C::GET_REPARSE_POINT, &device.0, &[("smb2.nfs.block.major", 1)]);
+    // [MS-FSCC] 2.3
+    assert_eq!(
+        [0x0009_0194, 0x0009_0270, 0x0009_0380, 0x0009_0440, 0x0009_8134].map(|code| C(code).name()),
+        [
+            Some("FSCTL_SET_ZERO_ON_DEALLOCATION"),
+            Some("FSCTL_SET_PURGE_FAILURE_MODE"),
+            Some("FSCTL_SET_INTEGRITY_INFORMATION_EX"),
+            Some("FSCTL_REFS_STREAM_SNAPSHOT_MANAGEMENT"),
+            Some("FSCTL_SET_DEFECT_MANAGEMENT"),
+        ]
+    );
     ioctl(C::DELETE_REPARSE_POINT, &w().u32(0xa000_000c).u16(0).u16(0).0, &[("smb2.reparse_data_length", 0)]);
     ioctl(C::SET_ZERO_DATA, &w().u64(1).u64(2).0, &[("rdmascope.smb2.fsctl.zero_data.beyond_final_zero", 2)]);
     ioctl(C::QUERY_ALLOCATED_RANGES, &w().u64(1).u64(2).0, &[("smb2.fsctl.range_length", 2)]);
@@ -918,6 +942,12 @@ fn spnego_and_ntlmssp() {
         panic!()
     };
     assert_eq!((server_challenge, alloc::format!("{target_name}").as_str()), ([8; 8], "AB"));
+    // the version stands in the fixed part, whatever the list of attributes says of itself
+    let mut lying = bytes.clone();
+    let list = bytes.windows(pairs.0.len()).position(|at| at == pairs.0).unwrap();
+    lying[list + 2..list + 4].fill(0xff);
+    let (_, tree) = decode(&lying, &[]);
+    assert_eq!((tree.number("ntlmssp.version.build_number"), tree.faults.len()), (Some(0x585d), 1));
 
     let response = w().put(&[1; 16]).u8(1).u8(1).put(&[0; 6]).u64(TIME).put(&[2; 8]).u32(0).put(&pairs.0).u32(0);
     let nt = response.0.len() as u16;

@@ -74,7 +74,7 @@ impl Pdml {
         for (i, node) in tree.nodes.iter().enumerate() {
             self.close(out, node.depth);
             let from = out.len();
-            let proto = node.depth == 0;
+            let proto = node.def.kind == Kind::Protocol;
             indent(out, node.depth);
             out.extend_from_slice(if proto { b"<proto name=\"" } else { b"<field name=\"" });
             let key = shape.key(tree, i);
