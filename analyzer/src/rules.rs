@@ -2005,7 +2005,8 @@ rules! {
         title: "The capture lost packets that the peers received.",
         says: "A packet that is acknowledged but not in the capture was lost by the capture. Findings that depend on \
             complete traffic then \
-               say so.",
+               say so. Where the packet numbers of a queue pair jump by more than 65,536, many packets are missing, or \
+               another connection uses it: the finding is then a guess.",
         causes: ["Buffer too small or disk too slow", "A mirror port that carries more than its rate", "RDMA offload \
             past the capture point on a host"],
         cure: "Capture fewer bytes of each packet, filter on the peers, enlarge the buffer, or tap with hardware.",

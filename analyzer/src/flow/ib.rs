@@ -40,8 +40,8 @@ pub const HELD_TIME_MAX: i64 = 4_000_000_000;
 const READ_UNKNOWN: u32 = 1 << 16;
 /// Reads remembered per direction at most.
 const READS_MAX: usize = 256;
-/// A PSN further away than this belongs to another use of the same queue pair numbers.
-const JUMP_MAX: i32 = 1 << 16;
+/// A PSN further away than this belongs to another use of the same queue pair numbers, or comes behind a long hole.
+pub const JUMP_MAX: i32 = 1 << 16;
 /// A copy that follows this closely on the original, in ns, was made by a mirror, not sent again.
 const COPY_TIME_MAX: i64 = 20_000;
 
@@ -154,6 +154,9 @@ pub enum IbFact {
     Found(u32),
     /// The first packets of an end were not captured: its peer acknowledges data before any of it was seen.
     BeganLate,
+    /// The packet numbers of an end jump: a long stretch of the connection was not captured, or another one uses its
+    /// queue pairs.
+    Jumped,
     /// A packet went to this queue pair, which is not its receiver's, and then to the right one.
     WrongQueuePair {
         /// The number.
@@ -491,8 +494,9 @@ fn mark_of(packet: &IbPacket<'_>) -> u32 {
 impl IbFlow {
     /// First PSN of a direction, from the CM handshake.
     pub fn starts_at(&mut self, by: End, psn: u32) {
-        self.senders[by.index()].next = Some(psn & psn::MASK);
-        self.senders[by.index()].is_whole = true;
+        let sender = &mut self.senders[by.index()];
+        (sender.next, sender.cursor) = (Some(psn & psn::MASK), psn & psn::MASK);
+        sender.is_whole = true;
     }
 
     /// Sets for each end whether the capture has its invariant CRCs as they were sent: then a wrong one means that a
@@ -938,17 +942,7 @@ impl IbFlow {
             return;
         }
         if !(-JUMP_MAX..=JUMP_MAX).contains(&ahead) {
-            // the queue pair numbers are reused, or so much is lost that earlier state is useless
-            sender.held.clear();
-            sender.held_bytes = 0;
-            sender.skipped.clear();
-            sender.open = None;
-            sender.is_whole = false;
-            sender.next = Some(number);
-            sender.acked = None;
-            if sender.recovery.take().is_some() {
-                sink.fact(at, by, IbFact::NotRecovering);
-            }
+            self.jumps(at, by, number, sink);
             self.take(&request, t, sink);
             let sender = &mut self.senders[by.index()];
             sender.cursor = sender.next.unwrap_or(number);
@@ -979,6 +973,31 @@ impl IbFlow {
         if T::ON {
             sink.show(verb_of(row), part_of(row), packet.payload, t);
         }
+    }
+
+    /// So much is missing before a packet that nobody knows how much, or the queue pairs are in use again: earlier state
+    /// is useless.
+    #[cold]
+    fn jumps<S: IbSink>(&mut self, at: At, by: End, number: u32, sink: &mut S) {
+        let sender = &mut self.senders[by.index()];
+        sender.held.clear();
+        sender.held_bytes = 0;
+        sender.skipped.clear();
+        sender.garbled.clear();
+        sender.bad_responses.clear();
+        sender.filled.clear();
+        sender.reads.clear();
+        sender.jumped.clear();
+        (sender.open, sender.memory, sender.is_whole) = (None, None, false);
+        (sender.next, sender.first, sender.slack) = (Some(number), Some(number), 0);
+        (sender.acked, sender.acked_ahead, sender.acks_ahead) = (None, None, (0, At::default(), None));
+        (sender.nak, sender.passed_over, sender.reread, sender.read_again) = (None, None, None, None);
+        (sender.late, sender.refilled, sender.reads_done) = (None, None, None);
+        sender.responses_missed = (Vec::new(), At::default());
+        if sender.recovery.take().is_some() {
+            sink.fact(at, by, IbFact::NotRecovering);
+        }
+        sink.fact(at, by, IbFact::Jumped);
     }
 
     /// A packet that had come damaged comes again, and nothing of its sender came in between: it had to wait for its
@@ -1489,7 +1508,7 @@ impl IbFlow {
             return false;
         }
         let unplaced = core::mem::take(&mut sender.unplaced);
-        sender.next = Some(psn::add(number, 1));
+        (sender.next, sender.cursor) = (Some(psn::add(number, 1)), psn::add(number, 1));
         sender.first = unplaced.first().map(|(psn, _)| *psn);
         for found in unplaced.into_iter().filter(|(psn, _)| (0..JUMP_MAX).contains(&psn::ahead(number, *psn))) {
             self.garbled(at, by, found, sink);
@@ -1687,6 +1706,9 @@ impl IbFlow {
         match packet.ext.syndrome() {
             Some(Syndrome::Nak(code)) => {
                 sink.fact(at, by, IbFact::Nak { code: code.0, psn: number });
+                if !self.has_begun(at, requester, psn::add(number, psn::MASK), sink) {
+                    return;
+                }
                 // a packet from before the first one seen was lost on an unknown side, or not at all
                 if code.0 == 0 && !self.senders[requester.index()].is_before(number) {
                     let sender = &mut self.senders[requester.index()];
@@ -1717,15 +1739,17 @@ impl IbFlow {
             }
             Some(Syndrome::RnrNak { timer }) => {
                 sink.fact(at, by, IbFact::RnrNak { timer, psn: number });
+                if !self.has_begun(at, requester, psn::add(number, psn::MASK), sink) {
+                    return;
+                }
                 let wait = i64::from(rnr_timer(timer)) * 1000;
                 self.recovery(at, requester, number, Kind::Rnr, sink).not_ready(at, wait);
                 self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
             Some(Syndrome::Ack { .. }) | None => {
                 self.takes_back(requester, packet, sink);
-                if self.senders[requester.index()].next.is_none() && !self.finds_damaged(at, requester, number, sink) {
-                    self.senders[requester.index()].began_late = true;
-                    return sink.fact(at, requester, IbFact::BeganLate);
+                if !self.has_begun(at, requester, number, sink) {
+                    return;
                 }
                 if self.senders[requester.index()].late.is_some() {
                     self.settle_late(at, requester, number, false, sink);
@@ -1739,6 +1763,18 @@ impl IbFlow {
             }
             Some(_) => {}
         }
+    }
+
+    /// The receiver has all packets up to this one. False if none of them was seen, so that nothing is known of their
+    /// sender: what it sent was not captured, and nothing tells which packets a NAK makes it send again.
+    fn has_begun<S: IbSink>(&mut self, at: At, requester: End, number: u32, sink: &mut S) -> bool {
+        let has_begun =
+            self.senders[requester.index()].next.is_some() || self.finds_damaged(at, requester, number, sink);
+        if !has_begun {
+            self.senders[requester.index()].began_late = true;
+            sink.fact(at, requester, IbFact::BeganLate);
+        }
+        has_begun
     }
 
     /// An acknowledgment is for all packets before it, so that a later one, by its MSN, is not for fewer (IBA volume 1,
@@ -2374,6 +2410,42 @@ mod tests {
             "the PSN wraps"
         );
         assert_eq!(wire.flow.held(), 0);
+    }
+
+    /// Nothing tells which packets go out again for a NAK if none of their sender was seen before it.
+    #[test]
+    fn a_capture_that_begins_at_a_nak_begins_with_no_recovery() {
+        const NOT_READY: u32 = 0x2100_0000;
+        for syndrome in [0x6000_0000, NOT_READY] {
+            let mut wire = Wire::default();
+            wire.packet(End::B, ACKNOWLEDGE, 12, Some(syndrome), &[]).only(12).only(13).ack(13).only(14).ack(14);
+            assert_eq!(wire.order(), [12, 13, 14]);
+            assert_eq!((wire.repeated(), wire.ended()), (0, vec![]), "{syndrome:#x}");
+            assert_eq!(wire.count(|fact| matches!(fact, IbFact::Recovering { .. })), 0);
+            assert!(wire.count(|fact| *fact == IbFact::BeganLate) > 0 && wire.sender().recovery.is_none());
+            // after a handshake, it is known which
+            let mut wire = Wire::default();
+            wire.flow.starts_at(End::A, 0x80_0000);
+            wire.packet(End::B, ACKNOWLEDGE, 0x80_0000, Some(syndrome), &[]);
+            (0..3).for_each(|n| _ = wire.only(0x80_0000 + n).ack(0x80_0000 + n));
+            assert_eq!((wire.repeated(), wire.sender().recovery.is_none()), (0, true), "{syndrome:#x}");
+        }
+    }
+
+    /// Behind so long a hole nothing that was known before counts, as behind a shorter one.
+    #[test]
+    fn a_jump_of_the_packet_numbers_is_told() {
+        for far in [10 + 70_000, 0xff_ffff - 70_000] {
+            let mut wire = Wire::default();
+            wire.read(10, 2).only(12).ack(12);
+            wire.only(far).only(psn::add(far, 1)).ack(psn::add(far, 1));
+            assert_eq!(wire.count(|fact| *fact == IbFact::Jumped), 1, "{far}");
+            assert_eq!((wire.gaps(), wire.misplaced(), wire.repeated()), (vec![], 0, 0));
+            assert!(wire.sender().reads.is_empty() && wire.sender().recovery.is_none());
+        }
+        let mut wire = Wire::default();
+        wire.only(10).only(60_000).ack(60_000);
+        assert_eq!((wire.count(|fact| *fact == IbFact::Jumped), wire.gaps()), (0, vec![(59_989, true)]));
     }
 
     #[test]

@@ -114,9 +114,13 @@ impl Requests {
         message: &ConnectRequest<'_>,
         is_damaged: bool,
     ) -> Option<Request> {
-        let is_same =
-            |r: &&mut Request| r.client == src && r.comm_id == message.local_comm_id && r.qp == message.head.local_qpn;
-        if let Some(same) = self.list.iter_mut().find(is_same) {
+        // a client that crashed begins again with the same ids, but not with the same PSN; of a damaged REQ, that may be
+        // what is damaged
+        let is_same = |r: &&mut Request| {
+            (r.client, r.comm_id, r.qp) == (src, message.local_comm_id, message.head.local_qpn)
+                && (r.psn == message.head.starting_psn || r.is_damaged || is_damaged)
+        };
+        if let Some(same) = self.list.iter_mut().rev().find(is_same) {
             same.repeats += 1;
             if same.is_damaged && !is_damaged && !same.answered {
                 // the values of this one count
@@ -443,6 +447,19 @@ mod tests {
         assert!(requests.reply(at(3, 0), CLIENT, &reply(80, 70)).is_none(), "the same REP again");
         assert_eq!(requests.place(3, SERVER, CLIENT, (Some(80), Some(70))), Some((1, End::B)));
         assert_eq!(requests.place(4, CLIENT, SERVER, (Some(70), Some(80))), Some((1, End::A)));
+    }
+
+    #[test]
+    fn the_same_ids_with_another_psn_are_another_request() {
+        let mut requests = Requests::default();
+        let mut ask = |frame: u64, psn: u32| {
+            let asked = request(70, 3);
+            let asked = ConnectRequest { head: RequestHead { starting_psn: psn, ..asked.head }, ..asked };
+            requests.request(at(frame, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &asked, false);
+            requests.reply(at(frame, 0), CLIENT, &reply(80, 70)).map(|(matched, _)| matched.psn)
+        };
+        assert_eq!([ask(1, 500), ask(2, 500), ask(3, 9000)], [Some(500), None, Some(9000)]);
+        assert_eq!(requests.list.iter().map(|r| r.repeats).collect::<Vec<_>>(), [1, 0]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::connection::ConnectionState;
 use crate::connection::facts::Listener;
 use crate::env::Layer;
 use crate::finding::{Blame, Certainty, Rule, Site};
+use crate::messages::smbd::begins_connection;
 use crate::op::{At, End};
 use crate::series::{Trouble, Volume};
 use crate::sink::Sink;
@@ -16,6 +17,7 @@ use rdmascope_dissector::fault::FaultKind;
 use rdmascope_dissector::frame::{Body, Carrier, Check, IbPacket, Packet};
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
+use rdmascope_dissector::wire::smbd::NegotiateRequest;
 
 /// The largest path MTU, in bytes (IBA volume 1, 9.8.1).
 pub(super) const MTU_MAX: u32 = 4096;
@@ -391,12 +393,22 @@ fn is_in_doubt(slot: &Slot, by: End, ib: &IbPacket<'_>) -> bool {
     slot.is_doubtful[by.index()] && ib.icrc == Check::Good && slot.connection.opening.rdma_opened.is_some()
 }
 
-/// True if a connection is closed, and a packet of an end is not one of it.
+/// True if a packet of an end is not one of its connection: that is closed, or the packet opens another one.
 #[inline]
 fn is_reused(slot: &Slot, by: End, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
-    slot.connection.closed.is_some()
+    matches!(&slot.flow, Flow::Ib(flow) if flow.is_far(by, row.is_request(), ib.bth.psn))
         && ib.icrc != Check::Bad
-        && matches!(&slot.flow, Flow::Ib(flow) if flow.is_far(by, row.is_request(), ib.bth.psn))
+        && (slot.connection.closed.is_some() || slot.connection.has_captured() && opens(row, ib))
+}
+
+/// True if a packet is a message with which a connection begins: its ends may have crashed, and the capture may lack the
+/// handshake.
+#[cold]
+fn opens(row: &bth::Row, ib: &IbPacket<'_>) -> bool {
+    row.verb == bth::Verb::Send
+        && row.part == bth::Part::Only
+        && ib.payload_length >= NegotiateRequest::LEN as u32
+        && begins_connection(ib.payload, ib.payload_length)
 }
 
 /// True if the other direction of a flow is looked for.

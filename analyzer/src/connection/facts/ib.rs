@@ -4,7 +4,7 @@ use super::Listener;
 use crate::connection::f;
 use crate::episodes::{Episode, Kind, sequence_of_psn};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
-use crate::flow::ib::{IbFact, IbSink, Why};
+use crate::flow::ib::{IbFact, IbSink, JUMP_MAX, Why};
 use crate::missed::{RESPONSE, Rests};
 use crate::op::{At, End, Gap, Part, RdmaOp, Verb};
 use crate::rules::Group;
@@ -39,6 +39,20 @@ impl Listener<'_> {
             self.wire(at, Rule::BugCve202631538, blame, Certainty::Guess, text);
         }
         self.wire(at, Rule::BugCve202631539, blame, Certainty::Guess, text);
+    }
+}
+
+impl Listener<'_> {
+    /// The packet numbers of an end jump. What was missed was missed of both, whether or not the numbers of the other
+    /// show that.
+    #[cold]
+    fn jumped(&mut self, at: At) {
+        self.connection.health.sequence_gaps += 1;
+        End::BOTH.into_iter().for_each(|end| self.connection.gap(self.env, at, end));
+        let text = format_args!(
+            "packet numbers jump: more than {JUMP_MAX} packets were not captured, or other connections use the queue pairs"
+        );
+        self.wire(at, Rule::CaptureLoss, Blame::Capture, Certainty::Guess, text);
     }
 }
 
@@ -80,6 +94,7 @@ impl IbSink for Listener<'_> {
                 self.connection.missed.gap(by, at);
                 self.connection.unseen(by);
             }
+            IbFact::Jumped => self.jumped(at),
             IbFact::Found(packets) => self.found(by, packets),
             IbFact::Damaged => self.env.frame.is_damaged = true,
             IbFact::Doubtful => self.connection.is_unchecked = true,
@@ -486,6 +501,17 @@ mod tests {
         let found = env.findings.iter().find(|f| f.rule == Rule::RcNak).expect("it was refused");
         assert_eq!((found.by, found.certainty), (Blame::Client, Certainty::IfNothingWasMissed));
         assert!(found.text.starts_with("sent a request at PSN 7 that was refused: "), "{}", found.text);
+    }
+
+    /// Behind a jump of the packet numbers, nothing rests on what came before it.
+    #[test]
+    fn a_jump_of_the_packet_numbers_is_a_hole_of_both_ends() {
+        let (connection, found) = findings(End::B, &[(5, IbFact::Jumped)]);
+        let is_whole = |frame: u64| End::BOTH.map(|end| connection.missed.is_whole(Rests::since(at(frame)).of(end)));
+        assert_eq!((is_whole(4), is_whole(6)), ([false; 2], [true; 2]));
+        assert!(connection.health.is_troubled());
+        let found: Vec<_> = found.iter().map(|f| (f.rule, f.by, f.certainty)).collect();
+        assert_eq!(found, [(Rule::CaptureLoss, Blame::Capture, Certainty::Guess)]);
     }
 
     #[test]
