@@ -1332,10 +1332,10 @@ rules! {
         cure: "Check the port and reason in the finding.",
     }
     CmTimeout "CM-TIMEOUT" Error Connection "IBTA Vol 1 12.9.8" {
-        title: "A connection request got no reply.",
-        says: "A REQ is answered with REP, REJ or MRA; the sender repeats it a few times and gives up. A request that \
-            was not repeated may \
-               have been answered outside the capture: the finding is then a guess.",
+        title: "A message of connection management got no reply.",
+        says: "A REQ is answered with REP, REJ or MRA, a REP with RTU, and a DREQ with DREP; the sender repeats it a \
+            few times and gives up. A message that \
+               was not repeated may have been answered outside the capture: the finding is then a guess.",
         causes: [
             "The address is reachable by IP but its RDMA device is down, or a firewall drops UDP port 4791",
             "RoCE version 1 on one side and version 2 on the other, or different GID types",

@@ -126,6 +126,8 @@ pub(crate) struct EndState {
     strays: bool,
     /// Its DREQs without an answer.
     pub(crate) disconnects: u32,
+    /// Time of the last of them.
+    pub(crate) disconnected: At,
     /// Time at which it broke the connection off: it sent a Terminate, or a NAK after which the queue pairs are of no
     /// use.
     broke_off: Option<At>,
