@@ -93,7 +93,7 @@ impl Pipeline<dyn Sink> {
             }
         }
         if ib.icrc != Check::Bad && !self.damaged.is_empty() {
-            let damaged = self.damaged.follow(hosts, ib.payload);
+            let damaged = self.damaged.follow(at, hosts, ib.payload);
             self.damaged_datagrams(&damaged);
         }
         let place = self.requests.place(at.frame, packet.src, packet.dst, message.comm_ids());
@@ -119,6 +119,18 @@ impl Pipeline<dyn Sink> {
                     Blame::Capture,
                     Certainty::Certain,
                     " at the capture point; its receiver had it undamaged and answered it",
+                ),
+                Fate::Mirrored => (
+                    Severity::Note,
+                    Blame::Capture,
+                    Certainty::Certain,
+                    " on its way to the capture point alone; it is in the capture undamaged as well",
+                ),
+                Fate::NotMissed => (
+                    Severity::Note,
+                    Blame::Unknown,
+                    Certainty::Guess,
+                    "; its receiver had it undamaged, or went on without it",
                 ),
                 Fate::Unknown => {
                     (warn, Blame::Network, Certainty::Guess, "; whether its receiver had it undamaged was not captured")
