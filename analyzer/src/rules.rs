@@ -1561,10 +1561,11 @@ rules! {
         cure: "If the capture is complete, update the receiver.",
     }
     RcRnr "RC-RNR" Error Transport "IBTA Vol 1 9.7.5.2" {
-        title: "The receiver was not ready: it had no receive buffer posted.",
+        title: "The receiver was not ready: for a Send, it had no receive buffer posted.",
         says: "An RNR NAK asks the sender to wait for the given time and try again; after its retry count the \
             connection breaks. Under SMB \
-               Direct and RPC-over-RDMA credits exist so that this never happens.",
+               Direct and RPC-over-RDMA credits exist so that this never happens to a Send. An RDMA Write or Read takes \
+               no receive: its receiver was not ready for another reason.",
         causes: [
             "The sender overran its credits (see SMBD-CREDIT-OVERRUN, RPCRDMA-CREDIT-OVERRUN)",
             "The receiver granted credits before it posted the receives (see BUG-CVE-2026-31538)",

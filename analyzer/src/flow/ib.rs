@@ -180,12 +180,14 @@ pub enum IbFact {
         /// PSN.
         psn: u32,
     },
-    /// Receiver not ready: no receive was posted for a Send.
+    /// Receiver not ready: no receive was posted for a Send, or another request has to wait.
     RnrNak {
         /// Timer code of the syndrome, 5 bits.
         timer: u8,
-        /// PSN of the Send.
+        /// PSN of the request.
         psn: u32,
+        /// The request, if it was seen.
+        of: Option<Operation>,
     },
     /// A Write has another length than its first packet says: more bytes came, or it ended before.
     OtherLength {
@@ -222,6 +224,15 @@ pub enum IbFact {
         /// Number of outstanding Reads, including this one.
         outstanding: u32,
     },
+}
+
+/// A request that its receiver was not ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// Its verb.
+    pub verb: Verb,
+    /// True if it takes a receive: a Send, or a Write with immediate data.
+    pub takes_receive: bool,
 }
 
 /// Why a packet goes out again, as far as is known.
@@ -1738,7 +1749,8 @@ impl IbFlow {
                 self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
             Some(Syndrome::RnrNak { timer }) => {
-                sink.fact(at, by, IbFact::RnrNak { timer, psn: number });
+                let of = self.operation_at(requester, number);
+                sink.fact(at, by, IbFact::RnrNak { timer, psn: number, of });
                 if !self.has_begun(at, requester, psn::add(number, psn::MASK), sink) {
                     return;
                 }
@@ -1775,6 +1787,23 @@ impl IbFlow {
             sink.fact(at, requester, IbFact::BeganLate);
         }
         has_begun
+    }
+
+    /// The request that a packet of an end belongs to, if that is known: one of the last packets, one that is held, or a
+    /// Read.
+    #[cold]
+    fn operation_at(&self, requester: End, number: u32) -> Option<Operation> {
+        let sender = &self.senders[requester.index()];
+        let held = || sender.held.iter().find(|held| held.psn == number && !held.is_damaged).map(|held| held.row);
+        let seen = || bth::Opcode(self.copies[requester.index()].opcode_of(number)?).row();
+        if let Some(row) = held().or_else(seen).filter(|row| row.is_request()) {
+            let verb = verb_of(row);
+            let takes_receive = matches!(verb, Verb::Send | Verb::SendInvalidate) || row.immediate();
+            return Some(Operation { verb, takes_receive });
+        }
+        let is_inside = |read: &Read| (0..read.span as i32).contains(&psn::ahead(number, read.first));
+        let verb = Verb::ReadRequest;
+        sender.reads.iter().any(is_inside).then_some(Operation { verb, takes_receive: false })
     }
 
     /// An acknowledgment is for all packets before it, so that a later one, by its MSN, is not for fewer (IBA volume 1,
@@ -2430,6 +2459,27 @@ mod tests {
             (0..3).for_each(|n| _ = wire.only(0x80_0000 + n).ack(0x80_0000 + n));
             assert_eq!((wire.repeated(), wire.sender().recovery.is_none()), (0, true), "{syndrome:#x}");
         }
+    }
+
+    #[test]
+    fn the_request_of_a_receiver_that_was_not_ready() {
+        let of = |ask: &dyn Fn(&mut Wire)| {
+            let mut wire = Wire::default();
+            wire.only(10);
+            ask(&mut wire);
+            wire.packet(End::B, ACKNOWLEDGE, 11, Some(0x2100_0000), &[]);
+            let of = |fact: &IbFact| if let IbFact::RnrNak { of, .. } = fact { Some(*of) } else { None };
+            wire.heard.facts.iter().find_map(of).expect("it was not ready")
+        };
+        let operation = |verb: Verb, takes_receive: bool| Some(Operation { verb, takes_receive });
+        assert_eq!(of(&|wire| _ = wire.only(11)), operation(Verb::Send, true));
+        assert_eq!(of(&|wire| _ = wire.only(12)), None);
+        assert_eq!(of(&|wire| _ = wire.read(11, 2)), operation(Verb::ReadRequest, false));
+        assert_eq!(of(&|wire| _ = wire.memory(WRITE_FIRST, 11, 600, &[0; 256])), operation(Verb::Write, false));
+        let immediate = Opcode::RC_RDMA_WRITE_ONLY_IMMEDIATE.0;
+        assert_eq!(of(&|wire| _ = wire.memory(immediate, 11, 4, &[0; 4])), operation(Verb::Write, true));
+        // one that others follow
+        assert_eq!(of(&|wire| (11..15).for_each(|psn| _ = wire.only(psn))), operation(Verb::Send, true));
     }
 
     /// Behind so long a hole nothing that was known before counts, as behind a shorter one.

@@ -4,7 +4,8 @@ use super::Listener;
 use crate::connection::f;
 use crate::episodes::{Episode, Kind, sequence_of_psn};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
-use crate::flow::ib::{IbFact, IbSink, JUMP_MAX, Why};
+use crate::flow::ib::{IbFact, IbSink, JUMP_MAX, Operation, Why};
+use crate::messages::smbd::Smbd;
 use crate::missed::{RESPONSE, Rests};
 use crate::op::{At, End, Gap, Part, RdmaOp, Verb};
 use crate::rules::Group;
@@ -26,6 +27,44 @@ impl Listener<'_> {
             f.connection == id && f.by == by && f.severity == Severity::Error && is_of_requests && f.rule != Rule::RcNak
         };
         self.connection.is_stray(end) || self.env.findings.iter().any(is_refused)
+    }
+
+    /// A receiver was not ready. It is to blame, unless the sender sent more than it was allowed to.
+    #[cold]
+    fn not_ready(&mut self, at: At, by: End, (timer, psn): (u8, u32), of: Option<Operation>) {
+        let takes_receive = of.is_some_and(|of| of.takes_receive);
+        let is_excused = takes_receive && self.had_no_credit(by.peer());
+        let (blame, certainty) =
+            if is_excused { (Blame::Unknown, Certainty::Guess) } else { (self.blame(by), Certainty::Certain) };
+        let wait = f64::from(rdmascope_dissector::wire::ib::ext::rnr_timer(timer)) / 1000.0;
+        let what = match of.map(|of| of.verb) {
+            Some(Verb::Send | Verb::SendInvalidate) => "Send",
+            Some(Verb::Write) if takes_receive => "RDMA Write with immediate data",
+            Some(Verb::Write) => "RDMA Write",
+            Some(Verb::ReadRequest) => "RDMA Read",
+            _ => "request",
+        };
+        let (fault, asked) = match (is_excused, takes_receive) {
+            (true, _) => ("no receive was posted for", "its sender was asked"),
+            (false, true) => ("had no receive posted for", "asked its peer"),
+            (false, false) => ("was not ready for", "asked its peer"),
+        };
+        let text = format_args!("{fault} the {what} at PSN {psn}; {asked} to wait {wait:.2} ms");
+        self.wire(at, Rule::RcRnr, blame, certainty, text);
+        if takes_receive && !is_excused {
+            self.granted_without_receive(at, by, blame);
+        }
+    }
+
+    /// True if an end sent more than it had credits for.
+    fn had_no_credit(&self, sender: End) -> bool {
+        let (id, by) = (Some(self.connection.id), self.blame(sender));
+        let overran = |f: &Finding| {
+            let is_overrun = matches!(f.rule, Rule::SmbdCreditOverrun | Rule::RpcrdmaCreditOverrun);
+            f.connection == id && f.by == by && is_overrun
+        };
+        let is_overrun = |smbd: &Smbd| smbd.link.side(sender).overruns > 0;
+        self.connection.smbd().is_some_and(is_overrun) || self.env.findings.iter().any(overran)
     }
 
     /// An SMB Direct peer was not ready for a Send that was covered by a credit it had granted.
@@ -219,21 +258,10 @@ impl IbSink for Listener<'_> {
                     );
                 }
             }
-            IbFact::RnrNak { timer, psn } => {
+            IbFact::RnrNak { timer, psn, of } => {
                 health.rnr_naks += 1;
                 self.connection.trouble.add(at.time, Trouble::NAK);
-                let blame = self.blame(by);
-                let wait = f64::from(rdmascope_dissector::wire::ib::ext::rnr_timer(timer)) / 1000.0;
-                self.wire(
-                    at,
-                    Rule::RcRnr,
-                    blame,
-                    sure,
-                    format_args!(
-                        "had no receive posted for the Send at PSN {psn}; asked its peer to wait {wait:.2} ms"
-                    ),
-                );
-                self.granted_without_receive(at, by, blame);
+                self.not_ready(at, by, (timer, psn), of);
             }
             IbFact::OtherLength { said, sent, part } => {
                 let (blame, is_alone) = (self.blame(by), part == Part::Only);
@@ -340,6 +368,7 @@ mod tests {
     use crate::op::Placement;
     use crate::roles::Source;
     use crate::summary::Transport;
+    use alloc::string::ToString;
     use alloc::vec::Vec;
     use rdmascope_dissector::trace::{Off, Tree};
 
@@ -488,6 +517,31 @@ mod tests {
             text(1)
         );
         assert!(text(3).starts_with("answered the request at PSN 7 with a NAK: "), "{}", text(3));
+    }
+
+    #[test]
+    fn who_is_to_blame_for_a_receiver_that_is_not_ready() {
+        let of = |verb: Verb, takes_receive: bool| Some(Operation { verb, takes_receive });
+        let found = |of: Option<Operation>, overruns: bool| {
+            let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
+            connection.roles.learn(End::A, Source::Port);
+            let mut env = Env::new(Options::default(), alone::Listener::default());
+            let mut flow = Listener { connection: &mut connection, env: &mut env };
+            if overruns {
+                let text = format_args!("sent a Send without a credit");
+                flow.wire(at(8), Rule::SmbdCreditOverrun, Blame::Client, Certainty::Certain, text);
+            }
+            flow.fact(at(9), End::B, IbFact::RnrNak { timer: 1, psn: 7, of });
+            let found = env.findings.iter().find(|f| f.rule == Rule::RcRnr).expect("it was not ready");
+            (found.by, found.certainty, found.text.split(';').next().unwrap_or_default().to_string())
+        };
+        let sure = |text: &str| (Blame::Server, Certainty::Certain, text.to_string());
+        assert_eq!(found(of(Verb::Send, true), false), sure("had no receive posted for the Send at PSN 7"));
+        assert_eq!(found(of(Verb::Write, false), false), sure("was not ready for the RDMA Write at PSN 7"));
+        assert_eq!(found(of(Verb::ReadRequest, false), true), sure("was not ready for the RDMA Read at PSN 7"));
+        assert_eq!(found(None, false), sure("was not ready for the request at PSN 7"));
+        let excused = (Blame::Unknown, Certainty::Guess, "no receive was posted for the Send at PSN 7".to_string());
+        assert_eq!(found(of(Verb::Send, true), true), excused);
     }
 
     #[test]
