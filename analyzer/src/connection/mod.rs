@@ -178,6 +178,8 @@ pub struct ConnectionState {
     /// Its delays.
     pub(crate) episodes: Episodes,
     settling: Settling,
+    /// True if packets were followed that turned out to be damaged.
+    pub(crate) followed_damaged: bool,
     /// True if no checksum shows that its current packet was undamaged.
     pub(crate) is_unchecked: bool,
     /// Bytes that its messages, memory and requests hold; true if the number may be out of date.
@@ -687,7 +689,7 @@ impl ConnectionState {
         let certainty = context::at_the_end(env);
         missed.finish(|evidence| evidence.report(env, *id, roles, certainty));
         // lost or damaged packets were retransmitted: so may have those that seem to break a rule
-        if self.health.is_troubled() {
+        if self.health.is_troubled() || self.followed_damaged {
             for (rule, by) in missed.take_unchecked() {
                 env.findings.weaken_bytes(*id, rule, context::blame(roles, by));
             }

@@ -99,6 +99,8 @@ pub enum IbFact {
     Duplicate,
     /// A packet whose invariant CRC is wrong, which a receiver drops.
     Damaged,
+    /// Packets with a wrong invariant CRC were followed, and now one with a right one shows that they were damaged.
+    FollowedDamaged,
     /// The next operation is from a packet with a wrong invariant CRC that its receiver seems to have accepted.
     Doubtful,
     /// A recovery begins: `since` is when the sender was last known to be well.
@@ -288,6 +290,8 @@ pub struct IbFlow {
     sound: [bool; 2],
     /// By sender: packets whose invariant CRC is wrong, and that the receiver took all the same.
     taken_bad: [u32; 2],
+    /// By sender: packets with a wrong invariant CRC were followed, because none had been right so far.
+    followed_bad: [bool; 2],
     losses: [Option<Box<Losses>>; 2],
     /// By sender: packets of requests, and those of them that had stood in the capture before.
     requests: [(u64, u64); 2],
@@ -602,9 +606,15 @@ impl IbFlow {
             self.unusual_header(at, by, packet, sink);
         }
         match packet.icrc {
-            Check::Good => self.icrc_good[by.index()] = self.icrc_good[by.index()].saturating_add(1),
+            Check::Good => {
+                self.icrc_good[by.index()] = self.icrc_good[by.index()].saturating_add(1);
+                if core::mem::take(&mut self.followed_bad[by.index()]) && self.is_dropped(by) {
+                    sink.fact(at, by, IbFact::FollowedDamaged);
+                }
+            }
             Check::Bad if self.is_dropped(by) => return self.damaged(at, by, packet, row, t, sink),
-            Check::Bad | Check::Unchecked => {}
+            Check::Bad => self.followed_bad[by.index()] = true,
+            Check::Unchecked => {}
         }
         match row.verb {
             bth::Verb::Acknowledge | bth::Verb::AtomicAck => {
@@ -2459,6 +2469,21 @@ mod tests {
             (0..3).for_each(|n| _ = wire.only(0x80_0000 + n).ack(0x80_0000 + n));
             assert_eq!((wire.repeated(), wire.sender().recovery.is_none()), (0, true), "{syndrome:#x}");
         }
+    }
+
+    #[test]
+    fn the_first_right_invariant_crc_shows_that_those_before_it_were_damaged() {
+        let told = |checks: &[Check]| {
+            let mut wire = Wire::default();
+            for (psn, check) in (10..).zip(checks) {
+                wire.icrc = *check;
+                wire.only(psn);
+            }
+            wire.count(|fact| *fact == IbFact::FollowedDamaged)
+        };
+        let (bad, good) = (Check::Bad, Check::Good);
+        assert_eq!([told(&[bad, good, good]), told(&[bad, bad, bad]), told(&[good, bad, good])], [1, 0, 0]);
+        assert_eq!(told(&[Check::Unchecked, good]), 0);
     }
 
     #[test]

@@ -136,6 +136,10 @@ impl IbSink for Listener<'_> {
             IbFact::Jumped => self.jumped(at),
             IbFact::Found(packets) => self.found(by, packets),
             IbFact::Damaged => self.env.frame.is_damaged = true,
+            IbFact::FollowedDamaged => {
+                self.connection.followed_damaged = true;
+                self.connection.gap(self.env, at, by);
+            }
             IbFact::Doubtful => self.connection.is_unchecked = true,
             IbFact::Recovering { since, psn, kind, is_gap } => {
                 let (sequence, packets) = (Some(sequence_of_psn(psn)), u32::from(!is_gap));
@@ -555,6 +559,24 @@ mod tests {
         let found = env.findings.iter().find(|f| f.rule == Rule::RcNak).expect("it was refused");
         assert_eq!((found.by, found.certainty), (Blame::Client, Certainty::IfNothingWasMissed));
         assert!(found.text.starts_with("sent a request at PSN 7 that was refused: "), "{}", found.text);
+    }
+
+    #[test]
+    fn what_rests_on_packets_that_were_damaged_is_a_guess() {
+        let certainty = |facts: &[IbFact]| {
+            let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
+            let mut env = Env::new(Options::default(), alone::Listener::default());
+            connection.is_unchecked = true;
+            let mut flow = Listener { connection: &mut connection, env: &mut env };
+            flow.fact(at(2), End::A, IbFact::OtherLength { said: 4, sent: 8, part: Part::Only });
+            flow.connection.is_unchecked = false;
+            facts.iter().for_each(|fact| flow.fact(at(3), End::A, *fact));
+            connection.finish(&mut env, at(9), [false; 2]);
+            let is_whole = connection.missed.is_whole(Rests::since(at(2)).of(End::A));
+            (env.findings.iter().map(|f| f.certainty).next(), is_whole)
+        };
+        assert_eq!(certainty(&[]), (Some(Certainty::Certain), true));
+        assert_eq!(certainty(&[IbFact::FollowedDamaged]), (Some(Certainty::Guess), false));
     }
 
     /// Behind a jump of the packet numbers, nothing rests on what came before it.
