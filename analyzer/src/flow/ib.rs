@@ -592,16 +592,10 @@ impl IbFlow {
             self.expire(at, t, sink);
         }
         self.is_old = self.ids[by.index()].behind(packet.ip_id).is_some_and(|behind| behind >= OLD);
-        let mark = mark_of(packet);
-        match self.doubles.add(at, by, [packet.bth.psn, mark, packet.payload_length]) {
-            Shown::First => {}
-            Shown::Suspect => self.suspect(),
-            Shown::Mirrored => {
-                self.forgive(at, sink);
-                return sink.fact(at, by, IbFact::Duplicate);
-            }
-            Shown::Again => return sink.fact(at, by, IbFact::Duplicate),
+        if self.is_copy(at, by, packet, sink) {
+            return;
         }
+        let mark = mark_of(packet);
         if packet.bth.tver() != 0 || self.partition != Some(packet.bth.p_key) {
             self.unusual_header(at, by, packet, sink);
         }
@@ -630,6 +624,22 @@ impl IbFlow {
             _ => self.request(at, by, packet, row, t, sink),
         }
         self.copies[by.index()].add(at, packet.bth.psn, mark);
+    }
+
+    /// True if a mirror shows a packet once more, where it shows all of them twice.
+    #[inline]
+    pub fn is_copy<S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, sink: &mut S) -> bool {
+        match self.doubles.add(at, by, [packet.bth.psn, mark_of(packet), packet.payload_length]) {
+            Shown::First => return false,
+            Shown::Suspect => {
+                self.suspect();
+                return false;
+            }
+            Shown::Mirrored => self.forgive(at, sink),
+            Shown::Again => {}
+        }
+        sink.fact(at, by, IbFact::Duplicate);
+        true
     }
 
     /// A version that does not exist, or another partition than before (IBA 9.6.1.1, 10.9.3). Damaged packets say
@@ -1733,7 +1743,7 @@ impl IbFlow {
                 // a packet from before the first one seen was lost on an unknown side, or not at all
                 if code.0 == 0 && !self.senders[requester.index()].is_before(number) {
                     let sender = &mut self.senders[requester.index()];
-                    sender.nak = sender.next.map(|next| (number, next, at));
+                    sender.nak = sender.next.map(|next| (number, sender.behind_held().unwrap_or(next), at));
                     if let Some(held) = self.senders[requester.index()].held.iter_mut().find(|h| h.psn == number) {
                         held.is_asked = true;
                     }
@@ -2126,6 +2136,11 @@ impl Sender {
         self.first.is_some_and(|first| (-JUMP_MAX..0).contains(&psn::ahead(number, first)))
     }
 
+    /// PSN behind the last packet that is held, if any is.
+    fn behind_held(&self) -> Option<u32> {
+        self.held.back().map(|held| psn::add(held.psn, 1))
+    }
+
     /// Time at which the sender of this packet had a reason to send it again: the last NAK asked for it, or Responses
     /// to it were missing.
     fn asked_for(&self, number: u32) -> Option<At> {
@@ -2469,6 +2484,47 @@ mod tests {
             (0..3).for_each(|n| _ = wire.only(0x80_0000 + n).ack(0x80_0000 + n));
             assert_eq!((wire.repeated(), wire.sender().recovery.is_none()), (0, true), "{syndrome:#x}");
         }
+    }
+
+    /// Without identifications, what comes again behind a missing packet so soon after a NAK is no copy of a mirror.
+    #[test]
+    fn a_sender_that_goes_back_at_once_repeats_what_was_held() {
+        let mut wire = Wire::default();
+        (10..14).for_each(|psn| _ = wire.only(psn).ack(psn));
+        wire.only(14).after(1_000).only(16).only(17).only(18).nak(15);
+        (15..19).for_each(|psn| _ = wire.only(psn));
+        wire.after(MS).ack(18);
+        assert_eq!((wire.copies(), wire.repeated(), wire.order().len()), (0, 3, 9));
+        assert_eq!(wire.ended(), [(Cause::LostBefore, 1)]);
+    }
+
+    /// A mirror shows notifications of congestion twice, too.
+    #[test]
+    fn a_copy_of_a_notification_is_known_where_all_are_shown_twice() {
+        let mut wire = Wire::default();
+        let cnp = |wire: &mut Wire, after: i64| {
+            let at = At { frame: 99, time: wire.at.time + after };
+            let packet = IbPacket {
+                carrier: Carrier::RoceV2 { src_port: 0xc000 },
+                bth: Bth::new(Opcode(0x81), 0x11, 0),
+                ext: Extensions::default(),
+                payload: &[],
+                payload_length: 0,
+                ip_id: 0,
+                icrc: Check::Unchecked,
+                behind: &[],
+            };
+            let Wire { flow, heard, .. } = wire;
+            flow.is_copy(at, End::B, &packet, heard)
+        };
+        assert_eq!([cnp(&mut wire, 0), cnp(&mut wire, 5_000)], [false; 2]);
+        let mut wire = Wire::default();
+        for psn in 10..30 {
+            wire.after(MS).only(psn).after(5_000).only(psn);
+            wire.after(MS).ack(psn).after(5_000).ack(psn);
+        }
+        assert!(wire.flow.loss_view().are_copies_known);
+        assert_eq!([MS, MS + 5_000, 3 * MS, 9 * MS].map(|after| cnp(&mut wire, after)), [false, true, false, false]);
     }
 
     #[test]

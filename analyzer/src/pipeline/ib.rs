@@ -109,19 +109,6 @@ impl Pipeline<dyn Sink> {
         let mut volume = Volume::default();
         volume.0[place.end.index()] = u64::from(wire_len);
         connection.throughput.add(at.time, volume);
-        connection.network.packet(at, place.end, packet.carried.unwrap_or(wire_len), packet, ib);
-        if packet.ecn == 3 {
-            connection.health.ecn_marked += 1;
-            connection.trouble.add(at.time, Trouble::CONGESTION);
-            let site = Site { connection: Some(connection.id), frame: at.frame, time_ns: at.time };
-            self.env.report(
-                Rule::RcEcn,
-                Blame::Network,
-                site,
-                Certainty::Certain,
-                format_args!("a packet was marked congestion experienced"),
-            );
-        }
         // where all are wrong, the capture has them as they were before the adapter finished them
         connection.is_unchecked = match ib.icrc {
             Check::Good => false,
@@ -140,8 +127,26 @@ impl Pipeline<dyn Sink> {
         if listener.connection.missed.has_lost() {
             listener.settle(at.time);
         }
+        let copies = listener.connection.health.duplicates;
         flow.packet(at, place.end, ib, t, &mut listener);
+        if listener.connection.health.duplicates == copies {
+            listener.connection.network.packet(at, place.end, packet.carried.unwrap_or(wire_len), packet, ib);
+            if packet.ecn == 3 {
+                let connection = listener.connection.id;
+                listener.connection.health.ecn_marked += 1;
+                listener.connection.trouble.add(at.time, Trouble::CONGESTION);
+                self.congestion_met(at, connection);
+            }
+        }
         self.count_memory(at, place.slot);
+    }
+
+    /// A packet was marked on its way.
+    #[cold]
+    fn congestion_met(&mut self, at: At, connection: u32) {
+        let site = Site { connection: Some(connection), frame: at.frame, time_ns: at.time };
+        let text = format_args!("a packet was marked congestion experienced");
+        self.env.report(Rule::RcEcn, Blame::Network, site, Certainty::Certain, text);
     }
 
     /// The key of a packet to a queue pair.
@@ -186,6 +191,13 @@ impl Pipeline<dyn Sink> {
         let key = self.key(packet, ib.bth.dest_qp);
         let mut site = Site { connection: None, frame: at.frame, time_ns: at.time };
         if let Some((end, slot)) = self.table.find_qp(&key).and_then(|p| Some((p.end, self.table.get_mut(p.slot)?))) {
+            if let Flow::Ib(flow) = &mut slot.flow {
+                let connection = &mut slot.connection;
+                let mut listener = Listener { connection, env: &mut self.env };
+                if flow.is_copy(at, end, ib, &mut listener) {
+                    return;
+                }
+            }
             slot.connection.health.cnps += 1;
             slot.connection.trouble.add(at.time, Trouble::CNP);
             slot.connection.network.notified(at, end, packet);
