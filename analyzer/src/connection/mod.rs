@@ -16,7 +16,7 @@ use crate::devices::Device;
 use crate::env::Env;
 use crate::episodes::time::Owner;
 use crate::episodes::{Cause, Ceiling, Episode, Episodes, Kind, Waiter, not_before};
-use crate::finding::{Certainty, Rule};
+use crate::finding::{Blame, Certainty, Rule};
 use crate::memory::{Fit, Memory};
 use crate::messages::Messages;
 use crate::messages::smbd::Smbd;
@@ -694,6 +694,9 @@ impl ConnectionState {
                 env.findings.weaken_bytes(*id, rule, context::blame(roles, by));
             }
         }
+        if missed.is_found_late() {
+            env.findings.weaken_bytes(*id, Rule::CaptureLoss, Blame::Capture);
+        }
     }
 
     /// True if a request was answered, so that the owners of requests' time are known.
@@ -842,6 +845,7 @@ impl ConnectionState {
         };
         self.mirrors.add(from.mirrors);
         self.missed.adopt(by, &mut from.missed, from_end);
+        self.followed_damaged |= from.followed_damaged;
         self.episodes.adopt(&mut from.episodes, swapped);
         for end in End::BOTH {
             let mine = if swapped { end.peer() } else { end };

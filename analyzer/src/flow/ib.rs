@@ -579,6 +579,7 @@ impl IbFlow {
         self.senders[by.index()] = core::mem::take(&mut from.senders[from_end.index()]);
         self.losses[by.index()] = from.losses[from_end.index()].take();
         self.icrc_good[by.index()] = from.icrc_good[from_end.index()];
+        self.followed_bad[by.index()] = from.followed_bad[from_end.index()];
         self.mtu = self.mtu.or(from.mtu);
     }
 
@@ -988,8 +989,13 @@ impl IbFlow {
         // early
         if row.service == Service::Uc || sender.last == At::default() {
             // unreliable: it will not be sent again; or the first packet seen: earlier ones were not captured
-            let gap = Gap { at, by, count: ahead as u32, receiver_had_them: false };
-            sink.fact(at, by, IbFact::Gap(gap));
+            let count = ahead as u32;
+            let receiver_had_them =
+                sender.acked.is_some_and(|acked| psn::ahead(acked, psn::add(number, psn::MASK)) >= 0);
+            if receiver_had_them {
+                sender.skip(next, count);
+            }
+            sink.fact(at, by, IbFact::Gap(Gap { at, by, count, receiver_had_them }));
             sender.open = None;
             sender.is_whole = false;
             sender.next = Some(number);
@@ -2483,6 +2489,20 @@ mod tests {
             wire.packet(End::B, ACKNOWLEDGE, 0x80_0000, Some(syndrome), &[]);
             (0..3).for_each(|n| _ = wire.only(0x80_0000 + n).ack(0x80_0000 + n));
             assert_eq!((wire.repeated(), wire.sender().recovery.is_none()), (0, true), "{syndrome:#x}");
+        }
+    }
+
+    #[test]
+    fn first_packets_that_are_acknowledged_were_lost_by_the_capture() {
+        for (acked, had) in [(None, false), (Some(10), false), (Some(11), true), (Some(12), true)] {
+            let mut wire = Wire::default();
+            wire.flow.starts_at(End::A, 10);
+            acked.into_iter().for_each(|psn| _ = wire.ack(psn));
+            wire.only(12).ack(12);
+            assert_eq!((wire.gaps(), wire.order()), (vec![(2, had)], vec![12]), "{acked:?}");
+            // one of them comes after all
+            wire.only(11);
+            assert_eq!(wire.count(|fact| *fact == IbFact::Found(1)), usize::from(had));
         }
     }
 

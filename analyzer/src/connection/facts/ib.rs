@@ -562,6 +562,22 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_is_a_guess_where_packets_stand_far_from_their_place() {
+        let certainty = |found: u32| {
+            let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
+            let mut env = Env::new(Options::default(), alone::Listener::default());
+            let mut flow = Listener { connection: &mut connection, env: &mut env };
+            let gap = |frame: u64| Gap { at: at(frame), by: End::A, count: 1, receiver_had_them: true };
+            flow.fact(at(2), End::A, IbFact::Gap(gap(2)));
+            flow.settle(at(9).time);
+            (0..found).for_each(|_| flow.fact(at(9), End::A, IbFact::Found(1)));
+            connection.finish(&mut env, at(10), [false; 2]);
+            env.findings.iter().map(|f| f.certainty).collect::<Vec<_>>()
+        };
+        assert_eq!([certainty(0), certainty(1)], [[Certainty::Certain], [Certainty::Guess]]);
+    }
+
+    #[test]
     fn what_rests_on_packets_that_were_damaged_is_a_guess() {
         let certainty = |facts: &[IbFact]| {
             let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
