@@ -853,6 +853,8 @@ impl IbFlow {
     #[cold]
     fn end_recovery<S: IbSink>(&mut self, at: At, by: End, over: bool, sink: &mut S) {
         let Some(recovery) = self.senders[by.index()].recovery.take() else { return };
+        let over_by = self.round_trip[by.peer().index()].and_then(|way| recovery.over_by(way)).filter(|_| !over);
+        let at = At { time: over_by.map_or(at.time, |time| at.time.min(time)), ..at };
         let is_expected = recovery.is_under_way() || recovery.is_not_ready();
         // if nothing of the peer was captured at all, its silence says nothing
         let peer_is_seen =
@@ -2504,6 +2506,33 @@ mod tests {
             wire.only(11);
             assert_eq!(wire.count(|fact| *fact == IbFact::Found(1)), usize::from(had));
         }
+    }
+
+    /// A receiver that answers what it was sent takes the time that it takes.
+    #[test]
+    fn a_recovery_ends_a_round_trip_after_what_was_sent_again() {
+        let took = |answer: i64| {
+            let mut wire = Wire::default();
+            (10..14).for_each(|psn| _ = wire.after(MS).only(psn).after(100_000).ack(psn));
+            wire.only(14).only(15).nak(14).only(14).only(15).after(answer).ack(15);
+            assert_eq!(wire.ended(), [(Cause::LostBehind, 1)]);
+            wire.losses().recovery
+        };
+        assert_eq!([took(100_000), took(43 * MS)], [400_000, 300_000 + 100_000 + HELD_BACK]);
+    }
+
+    /// What a NAK asks for did not arrive, whether or not the capture shows it again.
+    #[test]
+    fn a_nak_at_the_end_of_a_capture_tells_of_a_loss() {
+        let mut wire = Wire::default();
+        wire.only(10).only(11).only(12).nak(11);
+        wire.flow.finish(wire.at, &mut wire.heard);
+        assert_eq!((wire.losses().went_by.count, wire.losses().lost()), (1, 0));
+        // what was not captured did not go by
+        let mut wire = Wire::default();
+        wire.only(10).nak(11);
+        wire.flow.finish(wire.at, &mut wire.heard);
+        assert_eq!(wire.losses().went_by.count, 0);
     }
 
     /// Without identifications, what comes again behind a missing packet so soon after a NAK is no copy of a mirror.

@@ -29,6 +29,15 @@ impl Listener<'_> {
         self.connection.is_stray(end) || self.env.findings.iter().any(is_refused)
     }
 
+    /// A receiver asks for packets again, of which the capture has none.
+    #[cold]
+    fn asked_for_unseen(&mut self, at: At, psn: u32) {
+        let text = format_args!(
+            "packets from PSN {psn} on were asked for again: lost on the way to their receiver, or overtaken"
+        );
+        self.wire(at, Rule::RcRetransmit, Blame::Network, Certainty::Guess, text);
+    }
+
     /// A receiver was not ready. It is to blame, unless the sender sent more than it was allowed to.
     #[cold]
     fn not_ready(&mut self, at: At, by: End, (timer, psn): (u8, u32), of: Option<Operation>) {
@@ -223,6 +232,7 @@ impl IbSink for Listener<'_> {
                 }
                 // a sequence error asks for lost packets: it is part of those losses
                 let doer = match code {
+                    SEQUENCE if self.connection.missed.is_absent(by.peer()) => return self.asked_for_unseen(at, psn),
                     SEQUENCE => return,
                     // the responder could not fulfil a valid request
                     OPERATION => by,
@@ -507,7 +517,7 @@ mod tests {
     fn who_is_to_blame_for_a_nak() {
         let nak = |code: u8| told(End::B, &[(9, IbFact::Nak { code, psn: 7 })]).1;
         let blamed = |by: Blame| alloc::vec![(Rule::RcNak, by)];
-        assert_eq!(nak(0), []);
+        assert_eq!(nak(0), [(Rule::RcRetransmit, Blame::Network)], "nothing of its peer was captured");
         assert_eq!(
             [nak(1), nak(2), nak(3), nak(4)],
             [Blame::Unknown, Blame::Unknown, Blame::Server, Blame::Unknown].map(blamed)
