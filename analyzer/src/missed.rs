@@ -204,6 +204,8 @@ pub struct Missed {
     unchecked: Vec<(Rule, End)>,
     /// In the order in which they were known to be missing.
     lost: VecDeque<Lost>,
+    /// Packets or bytes came that were taken for lost by the capture.
+    found_late: bool,
 }
 
 impl Missed {
@@ -222,7 +224,13 @@ impl Missed {
             lost.count -= came;
             left -= came;
         }
+        self.found_late |= left > 0;
         count - left
+    }
+
+    /// True if what the capture seemed to have lost stands in it, far from its place: more of that may.
+    pub fn is_found_late(&self) -> bool {
+        self.found_late
     }
 
     /// True if [`Missed::settled`] has to be asked.
@@ -410,6 +418,10 @@ impl Missed {
     /// Takes over the other half of a connection whose directions were first taken for two.
     pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
         self.directions[by.index()] = core::mem::take(&mut from.directions[from_end.index()]);
+        self.found_late |= from.found_late;
+        for (rule, end) in from.take_unchecked() {
+            self.unchecked(rule, if end == from_end { by } else { by.peer() });
+        }
         self.lost.extend(
             from.lost.drain(..).map(|lost| Lost { by: if lost.by == from_end { by } else { by.peer() }, ..lost }),
         );
@@ -448,8 +460,8 @@ mod tests {
             [None, Some((1, 2)), None]
         );
         assert_eq!([settled(i64::MAX), settled(i64::MAX), settled(i64::MAX)], [Some((2, 5)), Some((3, 0)), None]);
-        assert!(!missed.has_lost());
-        assert_eq!(missed.found(End::A, 1), 0);
+        assert!(!missed.has_lost() && !missed.is_found_late());
+        assert_eq!((missed.found(End::A, 1), missed.is_found_late()), (0, true));
         (0..=LOST_MAX as u64).for_each(|n| missed.lost(9, &gap(n, End::A, 1), "byte"));
         assert_eq!([missed.settled(9), missed.settled(9)].map(|lost| lost.map(|lost| lost.at.frame)), [Some(0), None]);
     }

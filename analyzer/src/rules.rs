@@ -1355,10 +1355,10 @@ rules! {
         cure: "Check the port and reason in the finding.",
     }
     CmTimeout "CM-TIMEOUT" Error Connection "IBTA Vol 1 12.9.8" {
-        title: "A connection request got no reply.",
-        says: "A REQ is answered with REP, REJ or MRA; the sender repeats it a few times and gives up. A request that \
-            was not repeated may \
-               have been answered outside the capture: the finding is then a guess.",
+        title: "A message of connection management got no reply.",
+        says: "A REQ is answered with REP, REJ or MRA, a REP with RTU, and a DREQ with DREP; the sender repeats it a \
+            few times and gives up. A message that \
+               was not repeated may have been answered outside the capture: the finding is then a guess.",
         causes: [
             "The address is reachable by IP but its RDMA device is down, or a firewall drops UDP port 4791",
             "RoCE version 1 on one side and version 2 on the other, or different GID types",
@@ -1584,10 +1584,11 @@ rules! {
         cure: "If the capture is complete, update the receiver.",
     }
     RcRnr "RC-RNR" Error Transport "IBTA Vol 1 9.7.5.2" {
-        title: "The receiver was not ready: it had no receive buffer posted.",
+        title: "The receiver was not ready: for a Send, it had no receive buffer posted.",
         says: "An RNR NAK asks the sender to wait for the given time and try again; after its retry count the \
             connection breaks. Under SMB \
-               Direct and RPC-over-RDMA credits exist so that this never happens.",
+               Direct and RPC-over-RDMA credits exist so that this never happens to a Send. An RDMA Write or Read takes \
+               no receive: its receiver was not ready for another reason.",
         causes: [
             "The sender overran its credits (see SMBD-CREDIT-OVERRUN, RPCRDMA-CREDIT-OVERRUN)",
             "The receiver granted credits before it posted the receives (see BUG-CVE-2026-31538)",
@@ -2028,7 +2029,8 @@ rules! {
         title: "The capture lost packets that the peers received.",
         says: "A packet that is acknowledged but not in the capture was lost by the capture. Findings that depend on \
             complete traffic then \
-               say so.",
+               say so. Where the packet numbers of a queue pair jump by more than 65,536, many packets are missing, or \
+               another connection uses it: the finding is then a guess.",
         causes: ["Buffer too small or disk too slow", "A mirror port that carries more than its rate", "RDMA offload \
             past the capture point on a host"],
         cure: "Capture fewer bytes of each packet, filter on the peers, enlarge the buffer, or tap with hardware.",

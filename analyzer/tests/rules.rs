@@ -1908,6 +1908,67 @@ fn what_a_rejection_comes_from_goes_by_its_reason() {
     }
 }
 
+/// A REQ and a REP, so many times.
+fn handshakes(c: &mut Conversation, times: usize) {
+    for _ in 0..times {
+        c.connect(445);
+        c.wait(4 * SECOND);
+    }
+}
+
+/// Who gave up waiting refused nothing, and who rejects is the one who refused.
+#[test]
+fn a_rejection_is_held_against_its_sender_unless_that_waited_in_vain() {
+    const TIMEOUT: u16 = 4;
+    for (end, reason, by, certainty) in [
+        (C, 28, Blame::Client, Certainty::Certain),
+        (S, 28, Blame::Server, Certainty::Certain),
+        (C, TIMEOUT, Blame::Unknown, Certainty::Guess),
+        (S, TIMEOUT, Blame::Unknown, Certainty::Guess),
+    ] {
+        let mut c = Conversation::default();
+        handshakes(&mut c, 3);
+        c.cm_reject_by(end, reason);
+        let report = common::analyze_frames(&c.frames).0;
+        let found: Vec<_> = report.findings.iter().map(|f| (f.rule, f.by, f.certainty)).collect();
+        assert_eq!(found, [(Rule::CmReject, by, certainty)], "{end} {reason}");
+        let outcome = report.connections[0].outcome.as_ref().expect("it failed");
+        assert_eq!((outcome.blame(), outcome.cause), (by, Some((Rule::CmReject, by))), "{end} {reason}");
+    }
+}
+
+#[test]
+fn messages_of_connection_management_that_nobody_answers_are_told() {
+    let told = |make: &dyn Fn(&mut Conversation)| {
+        let mut c = Conversation::default();
+        make(&mut c);
+        let report = common::analyze_frames(&c.frames).0;
+        let is_it = |f: &&rdmascope_analyzer::finding::Finding| f.rule == Rule::CmTimeout;
+        let found = report.findings.iter().find(is_it);
+        found.map(|f| (f.severity, f.certainty, f.text.clone()))
+    };
+    let (severity, certainty, text) = told(&|c| handshakes(c, 5)).expect("no RTU came");
+    assert_eq!((severity, certainty), (Severity::Error, Certainty::Guess));
+    assert!(text.contains("REP 5 times; the client went on asking"), "{text}");
+    assert_eq!(told(&|c| handshakes(c, 1)), None);
+    let with_rtu = |c: &mut Conversation| {
+        handshakes(c, 5);
+        c.cm_ready(C);
+    };
+    assert_eq!(told(&with_rtu), None);
+    let farewells = |c: &mut Conversation, times: usize| {
+        c.smb();
+        c.echo();
+        for _ in 0..times {
+            c.cm_disconnect(C);
+            c.wait(4 * SECOND);
+        }
+    };
+    let (severity, _, text) = told(&|c| farewells(c, 8)).expect("no DREP came");
+    assert!(severity == Severity::Warn && text.starts_with("8 DREQs had no answer"), "{text}");
+    assert_eq!(told(&|c| farewells(c, 1)), None);
+}
+
 #[test]
 fn a_second_channel_that_is_refused_leaves_the_session_without_multichannel() {
     let mut c = Conversation::default();

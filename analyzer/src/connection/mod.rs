@@ -16,7 +16,7 @@ use crate::devices::Device;
 use crate::env::Env;
 use crate::episodes::time::Owner;
 use crate::episodes::{Cause, Ceiling, Episode, Episodes, Kind, Waiter, not_before};
-use crate::finding::{Certainty, Rule};
+use crate::finding::{Blame, Certainty, Rule};
 use crate::memory::{Fit, Memory};
 use crate::messages::Messages;
 use crate::messages::smbd::Smbd;
@@ -128,6 +128,8 @@ pub(crate) struct EndState {
     strays: bool,
     /// Its DREQs without an answer.
     pub(crate) disconnects: u32,
+    /// Time of the last of them.
+    pub(crate) disconnected: At,
     /// Time at which it broke the connection off: it sent a Terminate, or a NAK after which the queue pairs are of no
     /// use.
     broke_off: Option<At>,
@@ -178,6 +180,8 @@ pub struct ConnectionState {
     /// Its delays.
     pub(crate) episodes: Episodes,
     settling: Settling,
+    /// True if packets were followed that turned out to be damaged.
+    pub(crate) followed_damaged: bool,
     /// True if no checksum shows that its current packet was undamaged.
     pub(crate) is_unchecked: bool,
     /// Bytes that its messages, memory and requests hold; true if the number may be out of date.
@@ -687,10 +691,13 @@ impl ConnectionState {
         let certainty = context::at_the_end(env);
         missed.finish(|evidence| evidence.report(env, *id, roles, certainty));
         // lost or damaged packets were retransmitted: so may have those that seem to break a rule
-        if self.health.is_troubled() {
+        if self.health.is_troubled() || self.followed_damaged {
             for (rule, by) in missed.take_unchecked() {
                 env.findings.weaken_bytes(*id, rule, context::blame(roles, by));
             }
+        }
+        if missed.is_found_late() {
+            env.findings.weaken_bytes(*id, Rule::CaptureLoss, Blame::Capture);
         }
     }
 
@@ -833,6 +840,7 @@ impl ConnectionState {
         };
         self.mirrors.add(from.mirrors);
         self.missed.adopt(by, &mut from.missed, from_end);
+        self.followed_damaged |= from.followed_damaged;
         self.episodes.adopt(&mut from.episodes, swapped);
         for end in End::BOTH {
             let mine = if swapped { end.peer() } else { end };

@@ -72,6 +72,12 @@ impl Copies {
         at.frame.checked_sub(ago.into()).filter(|_| ago > 0)
     }
 
+    /// The lower byte of the mark of the last packet with this sequence number: its opcode.
+    pub fn opcode_of(&self, number: u32) -> Option<u8> {
+        let newest = self.known().iter().filter(|seen| seen.number == number).max_by_key(|seen| seen.frame)?;
+        Some(newest.mark as u8)
+    }
+
     /// True if a packet is the copy of one of the last packets. `calm`: it was not asked for again, so that it is sent
     /// again after a timeout only; `asked`: time of the request; a packet from before that is no original if it has no
     /// identification.

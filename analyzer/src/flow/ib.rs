@@ -40,8 +40,8 @@ pub const HELD_TIME_MAX: i64 = 4_000_000_000;
 const READ_UNKNOWN: u32 = 1 << 16;
 /// Reads remembered per direction at most.
 const READS_MAX: usize = 256;
-/// A PSN further away than this belongs to another use of the same queue pair numbers.
-const JUMP_MAX: i32 = 1 << 16;
+/// A PSN further away than this belongs to another use of the same queue pair numbers, or comes behind a long hole.
+pub const JUMP_MAX: i32 = 1 << 16;
 /// A copy that follows this closely on the original, in ns, was made by a mirror, not sent again.
 const COPY_TIME_MAX: i64 = 20_000;
 
@@ -99,6 +99,8 @@ pub enum IbFact {
     Duplicate,
     /// A packet whose invariant CRC is wrong, which a receiver drops.
     Damaged,
+    /// Packets with a wrong invariant CRC were followed, and now one with a right one shows that they were damaged.
+    FollowedDamaged,
     /// The next operation is from a packet with a wrong invariant CRC that its receiver seems to have accepted.
     Doubtful,
     /// A recovery begins: `since` is when the sender was last known to be well.
@@ -154,6 +156,9 @@ pub enum IbFact {
     Found(u32),
     /// The first packets of an end were not captured: its peer acknowledges data before any of it was seen.
     BeganLate,
+    /// The packet numbers of an end jump: a long stretch of the connection was not captured, or another one uses its
+    /// queue pairs.
+    Jumped,
     /// A packet went to this queue pair, which is not its receiver's, and then to the right one.
     WrongQueuePair {
         /// The number.
@@ -177,12 +182,14 @@ pub enum IbFact {
         /// PSN.
         psn: u32,
     },
-    /// Receiver not ready: no receive was posted for a Send.
+    /// Receiver not ready: no receive was posted for a Send, or another request has to wait.
     RnrNak {
         /// Timer code of the syndrome, 5 bits.
         timer: u8,
-        /// PSN of the Send.
+        /// PSN of the request.
         psn: u32,
+        /// The request, if it was seen.
+        of: Option<Operation>,
     },
     /// A Write has another length than its first packet says: more bytes came, or it ended before.
     OtherLength {
@@ -219,6 +226,15 @@ pub enum IbFact {
         /// Number of outstanding Reads, including this one.
         outstanding: u32,
     },
+}
+
+/// A request that its receiver was not ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// Its verb.
+    pub verb: Verb,
+    /// True if it takes a receive: a Send, or a Write with immediate data.
+    pub takes_receive: bool,
 }
 
 /// Why a packet goes out again, as far as is known.
@@ -274,6 +290,8 @@ pub struct IbFlow {
     sound: [bool; 2],
     /// By sender: packets whose invariant CRC is wrong, and that the receiver took all the same.
     taken_bad: [u32; 2],
+    /// By sender: packets with a wrong invariant CRC were followed, because none had been right so far.
+    followed_bad: [bool; 2],
     losses: [Option<Box<Losses>>; 2],
     /// By sender: packets of requests, and those of them that had stood in the capture before.
     requests: [(u64, u64); 2],
@@ -491,8 +509,9 @@ fn mark_of(packet: &IbPacket<'_>) -> u32 {
 impl IbFlow {
     /// First PSN of a direction, from the CM handshake.
     pub fn starts_at(&mut self, by: End, psn: u32) {
-        self.senders[by.index()].next = Some(psn & psn::MASK);
-        self.senders[by.index()].is_whole = true;
+        let sender = &mut self.senders[by.index()];
+        (sender.next, sender.cursor) = (Some(psn & psn::MASK), psn & psn::MASK);
+        sender.is_whole = true;
     }
 
     /// Sets for each end whether the capture has its invariant CRCs as they were sent: then a wrong one means that a
@@ -560,6 +579,7 @@ impl IbFlow {
         self.senders[by.index()] = core::mem::take(&mut from.senders[from_end.index()]);
         self.losses[by.index()] = from.losses[from_end.index()].take();
         self.icrc_good[by.index()] = from.icrc_good[from_end.index()];
+        self.followed_bad[by.index()] = from.followed_bad[from_end.index()];
         self.mtu = self.mtu.or(from.mtu);
     }
 
@@ -586,23 +606,23 @@ impl IbFlow {
             self.expire(at, t, sink);
         }
         self.is_old = self.ids[by.index()].behind(packet.ip_id).is_some_and(|behind| behind >= OLD);
-        let mark = mark_of(packet);
-        match self.doubles.add(at, by, [packet.bth.psn, mark, packet.payload_length]) {
-            Shown::First => {}
-            Shown::Suspect => self.suspect(),
-            Shown::Mirrored => {
-                self.forgive(at, sink);
-                return sink.fact(at, by, IbFact::Duplicate);
-            }
-            Shown::Again => return sink.fact(at, by, IbFact::Duplicate),
+        if self.is_copy(at, by, packet, sink) {
+            return;
         }
+        let mark = mark_of(packet);
         if packet.bth.tver() != 0 || self.partition != Some(packet.bth.p_key) {
             self.unusual_header(at, by, packet, sink);
         }
         match packet.icrc {
-            Check::Good => self.icrc_good[by.index()] = self.icrc_good[by.index()].saturating_add(1),
+            Check::Good => {
+                self.icrc_good[by.index()] = self.icrc_good[by.index()].saturating_add(1);
+                if core::mem::take(&mut self.followed_bad[by.index()]) && self.is_dropped(by) {
+                    sink.fact(at, by, IbFact::FollowedDamaged);
+                }
+            }
             Check::Bad if self.is_dropped(by) => return self.damaged(at, by, packet, row, t, sink),
-            Check::Bad | Check::Unchecked => {}
+            Check::Bad => self.followed_bad[by.index()] = true,
+            Check::Unchecked => {}
         }
         match row.verb {
             bth::Verb::Acknowledge | bth::Verb::AtomicAck => {
@@ -618,6 +638,22 @@ impl IbFlow {
             _ => self.request(at, by, packet, row, t, sink),
         }
         self.copies[by.index()].add(at, packet.bth.psn, mark);
+    }
+
+    /// True if a mirror shows a packet once more, where it shows all of them twice.
+    #[inline]
+    pub fn is_copy<S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, sink: &mut S) -> bool {
+        match self.doubles.add(at, by, [packet.bth.psn, mark_of(packet), packet.payload_length]) {
+            Shown::First => return false,
+            Shown::Suspect => {
+                self.suspect();
+                return false;
+            }
+            Shown::Mirrored => self.forgive(at, sink),
+            Shown::Again => {}
+        }
+        sink.fact(at, by, IbFact::Duplicate);
+        true
     }
 
     /// A version that does not exist, or another partition than before (IBA 9.6.1.1, 10.9.3). Damaged packets say
@@ -830,6 +866,8 @@ impl IbFlow {
     #[cold]
     fn end_recovery<S: IbSink>(&mut self, at: At, by: End, over: bool, sink: &mut S) {
         let Some(recovery) = self.senders[by.index()].recovery.take() else { return };
+        let over_by = self.round_trip[by.peer().index()].and_then(|way| recovery.over_by(way)).filter(|_| !over);
+        let at = At { time: over_by.map_or(at.time, |time| at.time.min(time)), ..at };
         let is_expected = recovery.is_under_way() || recovery.is_not_ready();
         // if nothing of the peer was captured at all, its silence says nothing
         let peer_is_seen =
@@ -951,17 +989,7 @@ impl IbFlow {
             return;
         }
         if !(-JUMP_MAX..=JUMP_MAX).contains(&ahead) {
-            // the queue pair numbers are reused, or so much is lost that earlier state is useless
-            sender.held.clear();
-            sender.held_bytes = 0;
-            sender.skipped.clear();
-            sender.open = None;
-            sender.is_whole = false;
-            sender.next = Some(number);
-            sender.acked = None;
-            if sender.recovery.take().is_some() {
-                sink.fact(at, by, IbFact::NotRecovering);
-            }
+            self.jumps(at, by, number, sink);
             self.take(&request, t, sink);
             let sender = &mut self.senders[by.index()];
             sender.cursor = sender.next.unwrap_or(number);
@@ -976,8 +1004,13 @@ impl IbFlow {
         // early
         if row.service == Service::Uc || sender.last == At::default() {
             // unreliable: it will not be sent again; or the first packet seen: earlier ones were not captured
-            let gap = Gap { at, by, count: ahead as u32, receiver_had_them: false };
-            sink.fact(at, by, IbFact::Gap(gap));
+            let count = ahead as u32;
+            let receiver_had_them =
+                sender.acked.is_some_and(|acked| psn::ahead(acked, psn::add(number, psn::MASK)) >= 0);
+            if receiver_had_them {
+                sender.skip(next, count);
+            }
+            sink.fact(at, by, IbFact::Gap(Gap { at, by, count, receiver_had_them }));
             sender.open = None;
             sender.is_whole = false;
             sender.next = Some(number);
@@ -992,6 +1025,31 @@ impl IbFlow {
         if T::ON {
             sink.show(verb_of(row), part_of(row), packet.payload, t);
         }
+    }
+
+    /// So much is missing before a packet that nobody knows how much, or the queue pairs are in use again: earlier state
+    /// is useless.
+    #[cold]
+    fn jumps<S: IbSink>(&mut self, at: At, by: End, number: u32, sink: &mut S) {
+        let sender = &mut self.senders[by.index()];
+        sender.held.clear();
+        sender.held_bytes = 0;
+        sender.skipped.clear();
+        sender.garbled.clear();
+        sender.bad_responses.clear();
+        sender.filled.clear();
+        sender.reads.clear();
+        sender.jumped.clear();
+        (sender.open, sender.memory, sender.is_whole) = (None, None, false);
+        (sender.next, sender.first, sender.slack) = (Some(number), Some(number), 0);
+        (sender.acked, sender.acked_ahead, sender.acks_ahead) = (None, None, (0, At::default(), None));
+        (sender.nak, sender.passed_over, sender.reread, sender.read_again) = (None, None, None, None);
+        (sender.late, sender.refilled, sender.reads_done) = (None, None, None);
+        sender.responses_missed = (Vec::new(), At::default());
+        if sender.recovery.take().is_some() {
+            sink.fact(at, by, IbFact::NotRecovering);
+        }
+        sink.fact(at, by, IbFact::Jumped);
     }
 
     /// A packet that had come damaged comes again, and nothing of its sender came in between: it had to wait for its
@@ -1502,7 +1560,7 @@ impl IbFlow {
             return false;
         }
         let unplaced = core::mem::take(&mut sender.unplaced);
-        sender.next = Some(psn::add(number, 1));
+        (sender.next, sender.cursor) = (Some(psn::add(number, 1)), psn::add(number, 1));
         sender.first = unplaced.first().map(|(psn, _)| *psn);
         for found in unplaced.into_iter().filter(|(psn, _)| (0..JUMP_MAX).contains(&psn::ahead(number, *psn))) {
             self.garbled(at, by, found, sink);
@@ -1700,10 +1758,13 @@ impl IbFlow {
         match packet.ext.syndrome() {
             Some(Syndrome::Nak(code)) => {
                 sink.fact(at, by, IbFact::Nak { code: code.0, psn: number });
+                if !self.has_begun(at, requester, psn::add(number, psn::MASK), sink) {
+                    return;
+                }
                 // a packet from before the first one seen was lost on an unknown side, or not at all
                 if code.0 == 0 && !self.senders[requester.index()].is_before(number) {
                     let sender = &mut self.senders[requester.index()];
-                    sender.nak = sender.next.map(|next| (number, next, at));
+                    sender.nak = sender.next.map(|next| (number, sender.behind_held().unwrap_or(next), at));
                     if let Some(held) = self.senders[requester.index()].held.iter_mut().find(|h| h.psn == number) {
                         held.is_asked = true;
                     }
@@ -1729,16 +1790,19 @@ impl IbFlow {
                 self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
             Some(Syndrome::RnrNak { timer }) => {
-                sink.fact(at, by, IbFact::RnrNak { timer, psn: number });
+                let of = self.operation_at(requester, number);
+                sink.fact(at, by, IbFact::RnrNak { timer, psn: number, of });
+                if !self.has_begun(at, requester, psn::add(number, psn::MASK), sink) {
+                    return;
+                }
                 let wait = i64::from(rnr_timer(timer)) * 1000;
                 self.recovery(at, requester, number, Kind::Rnr, sink).not_ready(at, wait);
                 self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
             Some(Syndrome::Ack { .. }) | None => {
                 self.takes_back(requester, packet, sink);
-                if self.senders[requester.index()].next.is_none() && !self.finds_damaged(at, requester, number, sink) {
-                    self.senders[requester.index()].began_late = true;
-                    return sink.fact(at, requester, IbFact::BeganLate);
+                if !self.has_begun(at, requester, number, sink) {
+                    return;
                 }
                 if self.senders[requester.index()].late.is_some() {
                     self.settle_late(at, requester, number, false, sink);
@@ -1752,6 +1816,35 @@ impl IbFlow {
             }
             Some(_) => {}
         }
+    }
+
+    /// The receiver has all packets up to this one. False if none of them was seen, so that nothing is known of their
+    /// sender: what it sent was not captured, and nothing tells which packets a NAK makes it send again.
+    fn has_begun<S: IbSink>(&mut self, at: At, requester: End, number: u32, sink: &mut S) -> bool {
+        let has_begun =
+            self.senders[requester.index()].next.is_some() || self.finds_damaged(at, requester, number, sink);
+        if !has_begun {
+            self.senders[requester.index()].began_late = true;
+            sink.fact(at, requester, IbFact::BeganLate);
+        }
+        has_begun
+    }
+
+    /// The request that a packet of an end belongs to, if that is known: one of the last packets, one that is held, or a
+    /// Read.
+    #[cold]
+    fn operation_at(&self, requester: End, number: u32) -> Option<Operation> {
+        let sender = &self.senders[requester.index()];
+        let held = || sender.held.iter().find(|held| held.psn == number && !held.is_damaged).map(|held| held.row);
+        let seen = || bth::Opcode(self.copies[requester.index()].opcode_of(number)?).row();
+        if let Some(row) = held().or_else(seen).filter(|row| row.is_request()) {
+            let verb = verb_of(row);
+            let takes_receive = matches!(verb, Verb::Send | Verb::SendInvalidate) || row.immediate();
+            return Some(Operation { verb, takes_receive });
+        }
+        let is_inside = |read: &Read| (0..read.span as i32).contains(&psn::ahead(number, read.first));
+        let verb = Verb::ReadRequest;
+        sender.reads.iter().any(is_inside).then_some(Operation { verb, takes_receive: false })
     }
 
     /// An acknowledgment is for all packets before it, so that a later one, by its MSN, is not for fewer (IBA volume 1,
@@ -2066,6 +2159,11 @@ impl Sender {
     /// True if a packet was sent before the first one that was seen.
     fn is_before(&self, number: u32) -> bool {
         self.first.is_some_and(|first| (-JUMP_MAX..0).contains(&psn::ahead(number, first)))
+    }
+
+    /// PSN behind the last packet that is held, if any is.
+    fn behind_held(&self) -> Option<u32> {
+        self.held.back().map(|held| psn::add(held.psn, 1))
     }
 
     /// Time at which the sender of this packet had a reason to send it again: the last NAK asked for it, or Responses
@@ -2422,6 +2520,160 @@ mod tests {
         // one that is not next was sent again, or is not of this end's requests
         wire.flow.passes(wire.at, End::A, 5);
         assert_eq!(wire.sender().next, Some(13));
+    }
+
+    /// Nothing tells which packets go out again for a NAK if none of their sender was seen before it.
+    #[test]
+    fn a_capture_that_begins_at_a_nak_begins_with_no_recovery() {
+        const NOT_READY: u32 = 0x2100_0000;
+        for syndrome in [0x6000_0000, NOT_READY] {
+            let mut wire = Wire::default();
+            wire.packet(End::B, ACKNOWLEDGE, 12, Some(syndrome), &[]).only(12).only(13).ack(13).only(14).ack(14);
+            assert_eq!(wire.order(), [12, 13, 14]);
+            assert_eq!((wire.repeated(), wire.ended()), (0, vec![]), "{syndrome:#x}");
+            assert_eq!(wire.count(|fact| matches!(fact, IbFact::Recovering { .. })), 0);
+            assert!(wire.count(|fact| *fact == IbFact::BeganLate) > 0 && wire.sender().recovery.is_none());
+            // after a handshake, it is known which
+            let mut wire = Wire::default();
+            wire.flow.starts_at(End::A, 0x80_0000);
+            wire.packet(End::B, ACKNOWLEDGE, 0x80_0000, Some(syndrome), &[]);
+            (0..3).for_each(|n| _ = wire.only(0x80_0000 + n).ack(0x80_0000 + n));
+            assert_eq!((wire.repeated(), wire.sender().recovery.is_none()), (0, true), "{syndrome:#x}");
+        }
+    }
+
+    #[test]
+    fn first_packets_that_are_acknowledged_were_lost_by_the_capture() {
+        for (acked, had) in [(None, false), (Some(10), false), (Some(11), true), (Some(12), true)] {
+            let mut wire = Wire::default();
+            wire.flow.starts_at(End::A, 10);
+            acked.into_iter().for_each(|psn| _ = wire.ack(psn));
+            wire.only(12).ack(12);
+            assert_eq!((wire.gaps(), wire.order()), (vec![(2, had)], vec![12]), "{acked:?}");
+            // one of them comes after all
+            wire.only(11);
+            assert_eq!(wire.count(|fact| *fact == IbFact::Found(1)), usize::from(had));
+        }
+    }
+
+    /// A receiver that answers what it was sent takes the time that it takes.
+    #[test]
+    fn a_recovery_ends_a_round_trip_after_what_was_sent_again() {
+        let took = |answer: i64| {
+            let mut wire = Wire::default();
+            (10..14).for_each(|psn| _ = wire.after(MS).only(psn).after(100_000).ack(psn));
+            wire.only(14).only(15).nak(14).only(14).only(15).after(answer).ack(15);
+            assert_eq!(wire.ended(), [(Cause::LostBehind, 1)]);
+            wire.losses().recovery
+        };
+        assert_eq!([took(100_000), took(43 * MS)], [400_000, 300_000 + 100_000 + HELD_BACK]);
+    }
+
+    /// What a NAK asks for did not arrive, whether or not the capture shows it again.
+    #[test]
+    fn a_nak_at_the_end_of_a_capture_tells_of_a_loss() {
+        let mut wire = Wire::default();
+        wire.only(10).only(11).only(12).nak(11);
+        wire.flow.finish(wire.at, &mut wire.heard);
+        assert_eq!((wire.losses().went_by.count, wire.losses().lost()), (1, 0));
+        // what was not captured did not go by
+        let mut wire = Wire::default();
+        wire.only(10).nak(11);
+        wire.flow.finish(wire.at, &mut wire.heard);
+        assert_eq!(wire.losses().went_by.count, 0);
+    }
+
+    /// Without identifications, what comes again behind a missing packet so soon after a NAK is no copy of a mirror.
+    #[test]
+    fn a_sender_that_goes_back_at_once_repeats_what_was_held() {
+        let mut wire = Wire::default();
+        (10..14).for_each(|psn| _ = wire.only(psn).ack(psn));
+        wire.only(14).after(1_000).only(16).only(17).only(18).nak(15);
+        (15..19).for_each(|psn| _ = wire.only(psn));
+        wire.after(MS).ack(18);
+        assert_eq!((wire.copies(), wire.repeated(), wire.order().len()), (0, 3, 9));
+        assert_eq!(wire.ended(), [(Cause::LostBefore, 1)]);
+    }
+
+    /// A mirror shows notifications of congestion twice, too.
+    #[test]
+    fn a_copy_of_a_notification_is_known_where_all_are_shown_twice() {
+        let mut wire = Wire::default();
+        let cnp = |wire: &mut Wire, after: i64| {
+            let at = At { frame: 99, time: wire.at.time + after };
+            let packet = IbPacket {
+                carrier: Carrier::RoceV2 { src_port: 0xc000 },
+                bth: Bth::new(Opcode(0x81), 0x11, 0),
+                ext: Extensions::default(),
+                payload: &[],
+                payload_length: 0,
+                ip_id: 0,
+                icrc: Check::Unchecked,
+                behind: &[],
+            };
+            let Wire { flow, heard, .. } = wire;
+            flow.is_copy(at, End::B, &packet, heard)
+        };
+        assert_eq!([cnp(&mut wire, 0), cnp(&mut wire, 5_000)], [false; 2]);
+        let mut wire = Wire::default();
+        for psn in 10..30 {
+            wire.after(MS).only(psn).after(5_000).only(psn);
+            wire.after(MS).ack(psn).after(5_000).ack(psn);
+        }
+        assert!(wire.flow.loss_view().are_copies_known);
+        assert_eq!([MS, MS + 5_000, 3 * MS, 9 * MS].map(|after| cnp(&mut wire, after)), [false, true, false, false]);
+    }
+
+    #[test]
+    fn the_first_right_invariant_crc_shows_that_those_before_it_were_damaged() {
+        let told = |checks: &[Check]| {
+            let mut wire = Wire::default();
+            for (psn, check) in (10..).zip(checks) {
+                wire.icrc = *check;
+                wire.only(psn);
+            }
+            wire.count(|fact| *fact == IbFact::FollowedDamaged)
+        };
+        let (bad, good) = (Check::Bad, Check::Good);
+        assert_eq!([told(&[bad, good, good]), told(&[bad, bad, bad]), told(&[good, bad, good])], [1, 0, 0]);
+        assert_eq!(told(&[Check::Unchecked, good]), 0);
+    }
+
+    #[test]
+    fn the_request_of_a_receiver_that_was_not_ready() {
+        let of = |ask: &dyn Fn(&mut Wire)| {
+            let mut wire = Wire::default();
+            wire.only(10);
+            ask(&mut wire);
+            wire.packet(End::B, ACKNOWLEDGE, 11, Some(0x2100_0000), &[]);
+            let of = |fact: &IbFact| if let IbFact::RnrNak { of, .. } = fact { Some(*of) } else { None };
+            wire.heard.facts.iter().find_map(of).expect("it was not ready")
+        };
+        let operation = |verb: Verb, takes_receive: bool| Some(Operation { verb, takes_receive });
+        assert_eq!(of(&|wire| _ = wire.only(11)), operation(Verb::Send, true));
+        assert_eq!(of(&|wire| _ = wire.only(12)), None);
+        assert_eq!(of(&|wire| _ = wire.read(11, 2)), operation(Verb::ReadRequest, false));
+        assert_eq!(of(&|wire| _ = wire.memory(WRITE_FIRST, 11, 600, &[0; 256])), operation(Verb::Write, false));
+        let immediate = Opcode::RC_RDMA_WRITE_ONLY_IMMEDIATE.0;
+        assert_eq!(of(&|wire| _ = wire.memory(immediate, 11, 4, &[0; 4])), operation(Verb::Write, true));
+        // one that others follow
+        assert_eq!(of(&|wire| (11..15).for_each(|psn| _ = wire.only(psn))), operation(Verb::Send, true));
+    }
+
+    /// Behind so long a hole nothing that was known before counts, as behind a shorter one.
+    #[test]
+    fn a_jump_of_the_packet_numbers_is_told() {
+        for far in [10 + 70_000, 0xff_ffff - 70_000] {
+            let mut wire = Wire::default();
+            wire.read(10, 2).only(12).ack(12);
+            wire.only(far).only(psn::add(far, 1)).ack(psn::add(far, 1));
+            assert_eq!(wire.count(|fact| *fact == IbFact::Jumped), 1, "{far}");
+            assert_eq!((wire.gaps(), wire.misplaced(), wire.repeated()), (vec![], 0, 0));
+            assert!(wire.sender().reads.is_empty() && wire.sender().recovery.is_none());
+        }
+        let mut wire = Wire::default();
+        wire.only(10).only(60_000).ack(60_000);
+        assert_eq!((wire.count(|fact| *fact == IbFact::Jumped), wire.gaps()), (0, vec![(59_989, true)]));
     }
 
     #[test]

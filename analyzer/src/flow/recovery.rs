@@ -214,6 +214,13 @@ impl Recovery {
         self.newest
     }
 
+    /// Time by which the sender has heard of its last retransmitted packet, if the way there and back takes `way` ns;
+    /// `None` if nothing was retransmitted. A receiver that takes longer to answer does not recover any more.
+    pub fn over_by(&self, way: i64) -> Option<i64> {
+        let is_again = self.last_sent != self.begin;
+        is_again.then(|| self.last_sent.time.saturating_add(way).saturating_add(HELD_BACK))
+    }
+
     /// True if NAKs asked for packets.
     pub fn is_asked(&self) -> bool {
         self.naks > 0
@@ -518,7 +525,10 @@ impl Recovery {
             // the receiver was not there to take it
             (Cause::Unknown, 1)
         } else if self.repeated == 0 {
-            // nothing was sent again, for a NAK either: it came late itself, or the sender was gone
+            // nothing was sent again, for a NAK either: it came late itself, or the sender was gone, or the capture ends
+            if self.missing == 0 && self.last_nak.is_some_and(|number| psn::ahead(self.newest, number) > 0) {
+                losses.went_by.add(first, self.asked_for.into());
+            }
             (Cause::Unknown, self.asked_for)
         } else if self.asked_for > 0 {
             losses.lost_behind.add(first, self.asked_for.into());

@@ -45,6 +45,7 @@ impl Pipeline<dyn Sink> {
         if let Some(key) = gone.qp_keys[0] {
             self.halves.remove(&key, slot);
         }
+        let again = self.requests.sent_again(slot);
         self.requests.forget(slot);
         if gone.is_phantom() {
             return;
@@ -67,6 +68,7 @@ impl Pipeline<dyn Sink> {
         gone.connection.finish(&mut self.env, at, unseen);
         // the cost of losses is known now
         facts::add_losses(&gone.connection, &gone.flow.loss_view(), &mut |finding| self.env.findings.add(finding));
+        self.unanswered_management(&gone.connection, again);
         let mut connection = gone.connection.summary();
         // frames lost at the very end show nowhere: a capture that lost others may have lost these
         connection.progress.missed |= self.env.has_lost();

@@ -24,6 +24,8 @@ const REQUESTS_MAX: usize = 4096;
 const EARLY_MAX: usize = 8;
 /// ns after which a REQ without an answer has timed out.
 const TIMEOUT: i64 = 20_000_000_000;
+/// ns after a datagram within which a mirror shows it once more.
+pub(super) const MIRRORED: i64 = 50_000_000;
 
 /// A REQ that waits for its answer, and the values by which later messages are matched.
 #[derive(Clone, Debug)]
@@ -64,6 +66,10 @@ pub(super) struct Request {
     pub(super) tag: Tag,
     /// Time of the REP.
     accepted: Option<At>,
+    /// Its last REQ or REP that was sent again, after the REP.
+    last_again: At,
+    /// Number of times that it was sent again after the REP, and number of times that the REP was.
+    again: [u32; 2],
     /// Time and reason of its refusal; true if the server refused it, false if the client took it back.
     refused: Option<(At, String, bool)>,
     /// True if anything that its server sent was captured.
@@ -80,6 +86,14 @@ impl Request {
     /// True if it was unanswered for so long that no answer will come.
     pub(super) fn timed_out(&self, now: At) -> bool {
         !self.answered && now.time.saturating_sub(self.at.time) >= TIMEOUT
+    }
+
+    /// Counts a REQ, or a REP, that is sent again after the REP.
+    fn sent_again(&mut self, at: At, by: End) {
+        if self.accepted.is_some_and(|accepted| at.since(accepted.max(self.last_again)) > MIRRORED) {
+            self.again[by.index()] = self.again[by.index()].saturating_add(1);
+            self.last_again = at;
+        }
     }
 
     /// True if it is certain that it was not answered: something of its server was captured, and the client sent it
@@ -116,10 +130,15 @@ impl Requests {
         message: &ConnectRequest<'_>,
         is_damaged: bool,
     ) -> Option<Request> {
-        let is_same =
-            |r: &&mut Request| r.client == src && r.comm_id == message.local_comm_id && r.qp == message.head.local_qpn;
-        if let Some(same) = self.list.iter_mut().find(is_same) {
+        // a client that crashed begins again with the same ids, but not with the same PSN; of a damaged REQ, that may be
+        // what is damaged
+        let is_same = |r: &&mut Request| {
+            (r.client, r.comm_id, r.qp) == (src, message.local_comm_id, message.head.local_qpn)
+                && (r.psn == message.head.starting_psn || r.is_damaged || is_damaged)
+        };
+        if let Some(same) = self.list.iter_mut().rev().find(is_same) {
             same.repeats += 1;
+            same.sent_again(at, End::A);
             if same.is_damaged && !is_damaged && !same.answered {
                 // the values of this one count
                 let early = core::mem::take(&mut same.early);
@@ -139,6 +158,7 @@ impl Requests {
         let rep = &reply.head;
         let request = self.list.iter_mut().rev().find(|r| r.client == dst && r.comm_id == rep.remote_comm_id)?;
         if request.answered && request.server_comm_id == Some(rep.local_comm_id) {
+            request.sent_again(at, End::B);
             return None;
         }
         request.answered = true;
@@ -226,6 +246,11 @@ impl Requests {
             request.early.push((frame, end));
         }
         request.connection.map(|id| (id, end))
+    }
+
+    /// The number of REQs and of REPs for a connection that were sent again after its first REP.
+    pub(super) fn sent_again(&self, slot: u32) -> [u32; 2] {
+        self.list.iter().rev().find(|r| r.slot == Some(slot)).map_or([0; 2], |r| r.again)
     }
 
     /// A host sent something to another one.
@@ -374,6 +399,8 @@ fn new_request(
         transport,
         tag,
         accepted: None,
+        last_again: At::default(),
+        again: [0; 2],
         refused: None,
         heard: false,
         is_sound: false,
@@ -446,6 +473,19 @@ mod tests {
         assert!(requests.reply(at(3, 0), CLIENT, &reply(80, 70)).is_none(), "the same REP again");
         assert_eq!(requests.place(3, SERVER, CLIENT, (Some(80), Some(70))), Some((1, End::B)));
         assert_eq!(requests.place(4, CLIENT, SERVER, (Some(70), Some(80))), Some((1, End::A)));
+    }
+
+    #[test]
+    fn the_same_ids_with_another_psn_are_another_request() {
+        let mut requests = Requests::default();
+        let mut ask = |frame: u64, psn: u32| {
+            let asked = request(70, 3);
+            let asked = ConnectRequest { head: RequestHead { starting_psn: psn, ..asked.head }, ..asked };
+            requests.request(at(frame, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &asked, false);
+            requests.reply(at(frame, 0), CLIENT, &reply(80, 70)).map(|(matched, _)| matched.psn)
+        };
+        assert_eq!([ask(1, 500), ask(2, 500), ask(3, 9000)], [Some(500), None, Some(9000)]);
+        assert_eq!(requests.list.iter().map(|r| r.repeats).collect::<Vec<_>>(), [1, 0]);
     }
 
     #[test]

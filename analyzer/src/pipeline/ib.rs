@@ -7,6 +7,7 @@ use crate::connection::ConnectionState;
 use crate::connection::facts::Listener;
 use crate::env::Layer;
 use crate::finding::{Blame, Certainty, Rule, Site};
+use crate::messages::smbd::begins_connection;
 use crate::op::{At, End};
 use crate::series::{Trouble, Volume};
 use crate::sink::Sink;
@@ -16,6 +17,7 @@ use rdmascope_dissector::fault::FaultKind;
 use rdmascope_dissector::frame::{Body, Carrier, Check, IbPacket, Packet};
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
+use rdmascope_dissector::wire::smbd::NegotiateRequest;
 
 /// The largest path MTU, in bytes (IBA volume 1, 9.8.1).
 pub(super) const MTU_MAX: u32 = 4096;
@@ -107,19 +109,6 @@ impl Pipeline<dyn Sink> {
         let mut volume = Volume::default();
         volume.0[place.end.index()] = u64::from(wire_len);
         connection.throughput.add(at.time, volume);
-        connection.network.packet(at, place.end, packet.carried.unwrap_or(wire_len), packet, ib);
-        if packet.ecn == 3 {
-            connection.health.ecn_marked += 1;
-            connection.trouble.add(at.time, Trouble::CONGESTION);
-            let site = Site { connection: Some(connection.id), frame: at.frame, time_ns: at.time };
-            self.env.report(
-                Rule::RcEcn,
-                Blame::Network,
-                site,
-                Certainty::Certain,
-                format_args!("a packet was marked congestion experienced"),
-            );
-        }
         // where all are wrong, the capture has them as they were before the adapter finished them
         connection.is_unchecked = match ib.icrc {
             Check::Good => false,
@@ -138,8 +127,26 @@ impl Pipeline<dyn Sink> {
         if listener.connection.missed.has_lost() {
             listener.settle(at.time);
         }
+        let copies = listener.connection.health.duplicates;
         flow.packet(at, place.end, ib, t, &mut listener);
+        if listener.connection.health.duplicates == copies {
+            listener.connection.network.packet(at, place.end, packet.carried.unwrap_or(wire_len), packet, ib);
+            if packet.ecn == 3 {
+                let connection = listener.connection.id;
+                listener.connection.health.ecn_marked += 1;
+                listener.connection.trouble.add(at.time, Trouble::CONGESTION);
+                self.congestion_met(at, connection);
+            }
+        }
         self.count_memory(at, place.slot);
+    }
+
+    /// A packet was marked on its way.
+    #[cold]
+    fn congestion_met(&mut self, at: At, connection: u32) {
+        let site = Site { connection: Some(connection), frame: at.frame, time_ns: at.time };
+        let text = format_args!("a packet was marked congestion experienced");
+        self.env.report(Rule::RcEcn, Blame::Network, site, Certainty::Certain, text);
     }
 
     /// The key of a packet to a queue pair.
@@ -193,6 +200,13 @@ impl Pipeline<dyn Sink> {
         let key = self.key(packet, ib.bth.dest_qp);
         let mut site = Site { connection: None, frame: at.frame, time_ns: at.time };
         if let Some((end, slot)) = self.table.find_qp(&key).and_then(|p| Some((p.end, self.table.get_mut(p.slot)?))) {
+            if let Flow::Ib(flow) = &mut slot.flow {
+                let connection = &mut slot.connection;
+                let mut listener = Listener { connection, env: &mut self.env };
+                if flow.is_copy(at, end, ib, &mut listener) {
+                    return;
+                }
+            }
             slot.connection.health.cnps += 1;
             slot.connection.trouble.add(at.time, Trouble::CNP);
             slot.connection.network.notified(at, end, packet);
@@ -400,12 +414,22 @@ fn is_in_doubt(slot: &Slot, by: End, ib: &IbPacket<'_>) -> bool {
     slot.is_doubtful[by.index()] && ib.icrc == Check::Good && slot.connection.opening.rdma_opened.is_some()
 }
 
-/// True if a connection is closed, and a packet of an end is not one of it.
+/// True if a packet of an end is not one of its connection: that is closed, or the packet opens another one.
 #[inline]
 fn is_reused(slot: &Slot, by: End, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
-    slot.connection.closed.is_some()
+    matches!(&slot.flow, Flow::Ib(flow) if flow.is_far(by, row.is_request(), ib.bth.psn))
         && ib.icrc != Check::Bad
-        && matches!(&slot.flow, Flow::Ib(flow) if flow.is_far(by, row.is_request(), ib.bth.psn))
+        && (slot.connection.closed.is_some() || slot.connection.has_captured() && opens(row, ib))
+}
+
+/// True if a packet is a message with which a connection begins: its ends may have crashed, and the capture may lack the
+/// handshake.
+#[cold]
+fn opens(row: &bth::Row, ib: &IbPacket<'_>) -> bool {
+    row.verb == bth::Verb::Send
+        && row.part == bth::Part::Only
+        && ib.payload_length >= NegotiateRequest::LEN as u32
+        && begins_connection(ib.payload, ib.payload_length)
 }
 
 /// True if the other direction of a flow is looked for.

@@ -1,7 +1,7 @@
 //! Datagrams of connection management: connections that they open, refuse and end. `cm` matches them.
 
 use super::Pipeline;
-use super::cm::{Rejected, Request};
+use super::cm::{MIRRORED, Rejected, Request};
 use super::damaged::Fate;
 use super::ib::{MTU_MAX, carrier};
 use super::networks::Tag;
@@ -19,12 +19,12 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use rdmascope_dissector::frame::{Addr, Check, IbPacket, Packet};
 use rdmascope_dissector::trace::Trace;
-use rdmascope_dissector::wire::ib::cm::{self as wire, CmMessage};
+use rdmascope_dissector::wire::ib::cm::{self as wire, CmMessage, RejectReason};
 
 /// The smallest path MTU, in bytes. Datagrams of connection management are as long as it.
 const MTU_LEAST: u32 = 256;
-/// ns after a packet within which a mirror shows it once more.
-const MIRRORED: i64 = 50_000_000;
+/// Times that a message is sent again, from which on that is no accident.
+const SEVERAL: u32 = 2;
 /// ns by which a capture may have packets in another order than the ends.
 const DISORDER: i64 = 1_000_000;
 
@@ -93,7 +93,7 @@ impl Pipeline<dyn Sink> {
             }
         }
         if ib.icrc != Check::Bad && !self.damaged.is_empty() {
-            let damaged = self.damaged.follow(hosts, ib.payload);
+            let damaged = self.damaged.follow(at, hosts, ib.payload);
             self.damaged_datagrams(&damaged);
         }
         let place = self.requests.place(at.frame, packet.src, packet.dst, message.comm_ids());
@@ -119,6 +119,18 @@ impl Pipeline<dyn Sink> {
                     Blame::Capture,
                     Certainty::Certain,
                     " at the capture point; its receiver had it undamaged and answered it",
+                ),
+                Fate::Mirrored => (
+                    Severity::Note,
+                    Blame::Capture,
+                    Certainty::Certain,
+                    " on its way to the capture point alone; it is in the capture undamaged as well",
+                ),
+                Fate::NotMissed => (
+                    Severity::Note,
+                    Blame::Unknown,
+                    Certainty::Guess,
+                    "; its receiver had it undamaged, or went on without it",
                 ),
                 Fate::Unknown => {
                     (warn, Blame::Network, Certainty::Guess, "; whether its receiver had it undamaged was not captured")
@@ -271,12 +283,25 @@ impl Pipeline<dyn Sink> {
         let reason = reject.reason();
         let rejected = self.requests.reject(at, (packet.src, packet.dst), &reject.head, reason.to_string());
         let Some(Rejected { port, by_server, slot }) = rejected else { return };
-        let blame = if by_server { Blame::Server } else { Blame::Client };
+        let sender = if by_server { End::B } else { End::A };
+        // one that waited in vain refuses nothing: what it waited for was lost, or its peer is gone
+        let gave_up = reason == RejectReason::TIMEOUT;
         let connection = slot.and_then(|s| self.table.get_mut(s)).map(|s| {
             s.connection.opening.rejected = Some(reason.to_string());
+            s.connection.closed.get_or_insert((Some(sender).filter(|_| !gave_up), "REJ", at));
             s.connection.id
         });
         let site = Site { connection, frame: at.frame, time_ns: at.time };
+        if gave_up {
+            let (who, what) = match (by_server, connection) {
+                (true, _) => ("server", "; its REP or the RTU did not arrive, or its client was gone"),
+                (false, Some(_)) => ("client", ", though the server had sent a REP: that did not reach it"),
+                (false, None) => ("client", ""),
+            };
+            let text = format_args!("RDMA-CM REQ to port {port} was given up: the {who} waited in vain{what}");
+            return self.env.report(Rule::CmReject, Blame::Unknown, site, Certainty::Guess, text);
+        }
+        let blame = if by_server { Blame::Server } else { Blame::Client };
         self.env.report(
             Rule::CmReject,
             blame,
@@ -290,8 +315,11 @@ impl Pipeline<dyn Sink> {
     fn cm_disconnect(&mut self, at: At, packet: &Packet<'_>, local: u32, remote: u32) {
         let Some((slot, by)) = self.requests.connection_of(packet.src, packet.dst, local, remote) else { return };
         let Some(s) = self.table.get_mut(slot) else { return };
-        let farewells = &mut s.connection.ends[by.index()].disconnects;
-        *farewells = farewells.saturating_add(1);
+        let end = &mut s.connection.ends[by.index()];
+        if end.disconnects == 0 || at.since(end.disconnected) > MIRRORED {
+            end.disconnects = end.disconnects.saturating_add(1);
+            end.disconnected = at;
+        }
         if s.connection.closed.is_none() {
             s.connection.closed = Some((Some(by), "DREQ", at));
             s.connection.last = at;
@@ -303,6 +331,41 @@ impl Pipeline<dyn Sink> {
         let Some((slot, by)) = self.requests.connection_of(packet.src, packet.dst, local, remote) else { return };
         if let Some(s) = self.table.get_mut(slot) {
             s.connection.ends[by.peer().index()].disconnects = 0;
+        }
+    }
+
+    /// A connection ends: reports what connection management sent again and again for it without an answer. `again`:
+    /// REQs and REPs that were sent again after the first REP.
+    #[cold]
+    pub(super) fn unanswered_management(&mut self, connection: &ConnectionState, again: [u32; 2]) {
+        let opening = &connection.opening;
+        let site = |at: At| Site { connection: Some(connection.id), frame: at.frame, time_ns: at.time };
+        let is_ready = opening.is_ready || connection.has_captured() || opening.rejected.is_some();
+        let [asked, replied] = again;
+        if let Some(opened) = opening.rdma_opened.filter(|_| !is_ready && replied >= SEVERAL) {
+            let replies = replied.saturating_add(1);
+            let how = if asked > 0 {
+                "the client went on asking, so that they did not reach it"
+            } else {
+                "no RTU came, and no packet"
+            };
+            let text = format_args!("the server answered an RDMA-CM REQ with REP {replies} times; {how}");
+            self.env.report(Rule::CmTimeout, Blame::Unknown, site(opened), Certainty::Guess, text);
+        }
+        let mut findings = self.env.findings.iter();
+        let is_told = findings.any(|f| f.connection == Some(connection.id) && f.rule == Rule::PeerSilent);
+        for by in End::BOTH.into_iter().filter(|_| !is_told) {
+            // who asks for the end as well has no need to answer
+            let [mine, theirs] = [by, by.peer()].map(|end| &connection.ends[end.index()]);
+            if mine.disconnects <= SEVERAL || theirs.disconnects > 0 {
+                continue;
+            }
+            let text = format_args!(
+                "{} DREQs had no answer: they, or the DREPs, did not arrive, or the peer was gone",
+                mine.disconnects
+            );
+            let at = mine.disconnected;
+            self.env.report_as(Severity::Warn, Rule::CmTimeout, Blame::Unknown, site(at), Certainty::Guess, text);
         }
     }
 

@@ -586,6 +586,24 @@ mod tests {
         assert_eq!(pipeline.finish().0.connections.len(), 2);
     }
 
+    /// Ends that crashed may use their queue pairs again, without a word of connection management in the capture.
+    #[test]
+    fn a_message_that_opens_a_connection_far_from_the_packets_before_it_opens_another() {
+        // the Negotiate Request of SMB Direct
+        const NEGOTIATE: &[u8] = &[0, 1, 0, 1, 0, 0, 10, 0, 0, 4, 0, 0, 0, 32, 0, 0, 0, 0, 16, 0];
+        let place = |payload: &'static [u8], psn: u32| {
+            let mut pipeline = Pipeline::default();
+            let Body::Ib(ib) = send(0x11, psn).body else { unreachable!() };
+            let ib = IbPacket { payload, payload_length: payload.len() as u32, ..ib };
+            feed(&mut pipeline, &[send(0x11, 1), Packet { body: Body::Ib(ib), ..send(0x11, psn) }]);
+            pipeline.facts().place.map(|(connection, _)| connection)
+        };
+        assert_eq!(
+            [place(NEGOTIATE, 2), place(b"data", 100_000), place(NEGOTIATE, 100_000)],
+            [Some(1), Some(1), Some(2)]
+        );
+    }
+
     /// If tables are full, the connection that was idle longest goes, not an arbitrary one.
     #[test]
     fn a_full_table_drops_the_connection_that_was_idle_longest() {

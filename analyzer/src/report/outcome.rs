@@ -327,7 +327,9 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         (outcome.ending, outcome.success, outcome.by, outcome.waited) = (ending, Success::No, by, waited);
     };
     if f.rejected {
-        fail(Ending::Refused, closed_by.or(Some(1)), 0);
+        // only a server sends an MPA Reply; of connection management, either side rejects, and that ends the connection
+        let is_cm = f.transport != Some(Transport::Iwarp) && f.closed.is_some();
+        fail(Ending::Refused, if is_cm { closed_by } else { Some(1) }, 0);
         return Some(outcome);
     }
     if is_aborted && f.unanswered == 0 {
@@ -912,6 +914,15 @@ mod tests {
         assert_eq!(of(&Facts { port: 443, ..refused }), None);
         let rejected = Facts { rejected: true, ..silent };
         assert_eq!(shown(&rejected).1, Ending::Refused);
+        let by = |transport: Transport, closed: Option<Option<usize>>| {
+            let (transport, closed) = (Some(transport), closed.map(|by| (by, false)));
+            shown(&Facts { transport, closed, ..rejected.clone() }).3
+        };
+        assert_eq!(
+            [Some(Some(0)), Some(Some(1)), Some(None)].map(|closed| by(Transport::RoceV2, closed)),
+            [Some(0), Some(1), None]
+        );
+        assert_eq!([None, Some(Some(0))].map(|closed| by(Transport::Iwarp, closed)), [Some(1); 2]);
     }
 
     #[test]

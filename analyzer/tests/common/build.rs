@@ -503,6 +503,14 @@ impl Conversation {
         self.mad(S, Attribute::CONNECT_REJECT, &out);
     }
 
+    /// The same of either end, after a REP.
+    pub fn cm_reject_by(&mut self, by: usize, reason: u16) {
+        let mut out = Vec::new();
+        let ids = self.comms();
+        RejectHead { local_comm_id: ids[by], remote_comm_id: ids[1 - by], what: 0, length: 0, reason }.emit(&mut out);
+        self.mad(by, Attribute::CONNECT_REJECT, &out);
+    }
+
     pub fn cm_ready(&mut self, by: usize) {
         let mut out = Vec::new();
         let ids = self.comms();

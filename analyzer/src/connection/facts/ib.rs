@@ -4,7 +4,8 @@ use super::Listener;
 use crate::connection::f;
 use crate::episodes::{Episode, Kind, sequence_of_psn};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
-use crate::flow::ib::{IbFact, IbSink, Why};
+use crate::flow::ib::{IbFact, IbSink, JUMP_MAX, Operation, Why};
+use crate::messages::smbd::Smbd;
 use crate::missed::{RESPONSE, Rests};
 use crate::op::{At, End, Gap, Part, RdmaOp, Verb};
 use crate::rules::Group;
@@ -28,6 +29,53 @@ impl Listener<'_> {
         self.connection.is_stray(end) || self.env.findings.iter().any(is_refused)
     }
 
+    /// A receiver asks for packets again, of which the capture has none.
+    #[cold]
+    fn asked_for_unseen(&mut self, at: At, psn: u32) {
+        let text = format_args!(
+            "packets from PSN {psn} on were asked for again: lost on the way to their receiver, or overtaken"
+        );
+        self.wire(at, Rule::RcRetransmit, Blame::Network, Certainty::Guess, text);
+    }
+
+    /// A receiver was not ready. It is to blame, unless the sender sent more than it was allowed to.
+    #[cold]
+    fn not_ready(&mut self, at: At, by: End, (timer, psn): (u8, u32), of: Option<Operation>) {
+        let takes_receive = of.is_some_and(|of| of.takes_receive);
+        let is_excused = takes_receive && self.had_no_credit(by.peer());
+        let (blame, certainty) =
+            if is_excused { (Blame::Unknown, Certainty::Guess) } else { (self.blame(by), Certainty::Certain) };
+        let wait = f64::from(rdmascope_dissector::wire::ib::ext::rnr_timer(timer)) / 1000.0;
+        let what = match of.map(|of| of.verb) {
+            Some(Verb::Send | Verb::SendInvalidate) => "Send",
+            Some(Verb::Write) if takes_receive => "RDMA Write with immediate data",
+            Some(Verb::Write) => "RDMA Write",
+            Some(Verb::ReadRequest) => "RDMA Read",
+            _ => "request",
+        };
+        let (fault, asked) = match (is_excused, takes_receive) {
+            (true, _) => ("no receive was posted for", "its sender was asked"),
+            (false, true) => ("had no receive posted for", "asked its peer"),
+            (false, false) => ("was not ready for", "asked its peer"),
+        };
+        let text = format_args!("{fault} the {what} at PSN {psn}; {asked} to wait {wait:.2} ms");
+        self.wire(at, Rule::RcRnr, blame, certainty, text);
+        if takes_receive && !is_excused {
+            self.granted_without_receive(at, by, blame);
+        }
+    }
+
+    /// True if an end sent more than it had credits for.
+    fn had_no_credit(&self, sender: End) -> bool {
+        let (id, by) = (Some(self.connection.id), self.blame(sender));
+        let overran = |f: &Finding| {
+            let is_overrun = matches!(f.rule, Rule::SmbdCreditOverrun | Rule::RpcrdmaCreditOverrun);
+            f.connection == id && f.by == by && is_overrun
+        };
+        let is_overrun = |smbd: &Smbd| smbd.link.side(sender).overruns > 0;
+        self.connection.smbd().is_some_and(is_overrun) || self.env.findings.iter().any(overran)
+    }
+
     /// An SMB Direct peer was not ready for a Send that was covered by a credit it had granted.
     fn granted_without_receive(&mut self, at: At, by: End, blame: Blame) {
         let Some(sender) = self.connection.smbd().map(|s| *s.link.side(by.peer())) else { return };
@@ -39,6 +87,20 @@ impl Listener<'_> {
             self.wire(at, Rule::BugCve202631538, blame, Certainty::Guess, text);
         }
         self.wire(at, Rule::BugCve202631539, blame, Certainty::Guess, text);
+    }
+}
+
+impl Listener<'_> {
+    /// The packet numbers of an end jump. What was missed was missed of both, whether or not the numbers of the other
+    /// show that.
+    #[cold]
+    fn jumped(&mut self, at: At) {
+        self.connection.health.sequence_gaps += 1;
+        End::BOTH.into_iter().for_each(|end| self.connection.gap(self.env, at, end));
+        let text = format_args!(
+            "packet numbers jump: more than {JUMP_MAX} packets were not captured, or other connections use the queue pairs"
+        );
+        self.wire(at, Rule::CaptureLoss, Blame::Capture, Certainty::Guess, text);
     }
 }
 
@@ -80,8 +142,13 @@ impl IbSink for Listener<'_> {
                 self.connection.missed.gap(by, at);
                 self.connection.unseen(by);
             }
+            IbFact::Jumped => self.jumped(at),
             IbFact::Found(packets) => self.found(by, packets),
             IbFact::Damaged => self.env.frame.is_damaged = true,
+            IbFact::FollowedDamaged => {
+                self.connection.followed_damaged = true;
+                self.connection.gap(self.env, at, by);
+            }
             IbFact::Doubtful => self.connection.is_unchecked = true,
             IbFact::Recovering { since, psn, kind, is_gap } => {
                 let (sequence, packets) = (Some(sequence_of_psn(psn)), u32::from(!is_gap));
@@ -165,6 +232,7 @@ impl IbSink for Listener<'_> {
                 }
                 // a sequence error asks for lost packets: it is part of those losses
                 let doer = match code {
+                    SEQUENCE if self.connection.missed.is_absent(by.peer()) => return self.asked_for_unseen(at, psn),
                     SEQUENCE => return,
                     // the responder could not fulfil a valid request
                     OPERATION => by,
@@ -204,21 +272,10 @@ impl IbSink for Listener<'_> {
                     );
                 }
             }
-            IbFact::RnrNak { timer, psn } => {
+            IbFact::RnrNak { timer, psn, of } => {
                 health.rnr_naks += 1;
                 self.connection.trouble.add(at.time, Trouble::NAK);
-                let blame = self.blame(by);
-                let wait = f64::from(rdmascope_dissector::wire::ib::ext::rnr_timer(timer)) / 1000.0;
-                self.wire(
-                    at,
-                    Rule::RcRnr,
-                    blame,
-                    sure,
-                    format_args!(
-                        "had no receive posted for the Send at PSN {psn}; asked its peer to wait {wait:.2} ms"
-                    ),
-                );
-                self.granted_without_receive(at, by, blame);
+                self.not_ready(at, by, (timer, psn), of);
             }
             IbFact::OtherLength { said, sent, part } => {
                 let (blame, is_alone) = (self.blame(by), part == Part::Only);
@@ -325,6 +382,7 @@ mod tests {
     use crate::op::Placement;
     use crate::roles::Source;
     use crate::summary::Transport;
+    use alloc::string::ToString;
     use alloc::vec::Vec;
     use rdmascope_dissector::trace::{Off, Tree};
 
@@ -459,7 +517,7 @@ mod tests {
     fn who_is_to_blame_for_a_nak() {
         let nak = |code: u8| told(End::B, &[(9, IbFact::Nak { code, psn: 7 })]).1;
         let blamed = |by: Blame| alloc::vec![(Rule::RcNak, by)];
-        assert_eq!(nak(0), []);
+        assert_eq!(nak(0), [(Rule::RcRetransmit, Blame::Network)], "nothing of its peer was captured");
         assert_eq!(
             [nak(1), nak(2), nak(3), nak(4)],
             [Blame::Unknown, Blame::Unknown, Blame::Server, Blame::Unknown].map(blamed)
@@ -476,6 +534,31 @@ mod tests {
     }
 
     #[test]
+    fn who_is_to_blame_for_a_receiver_that_is_not_ready() {
+        let of = |verb: Verb, takes_receive: bool| Some(Operation { verb, takes_receive });
+        let found = |of: Option<Operation>, overruns: bool| {
+            let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
+            connection.roles.learn(End::A, Source::Port);
+            let mut env = Env::new(Options::default(), alone::Listener::default());
+            let mut flow = Listener { connection: &mut connection, env: &mut env };
+            if overruns {
+                let text = format_args!("sent a Send without a credit");
+                flow.wire(at(8), Rule::SmbdCreditOverrun, Blame::Client, Certainty::Certain, text);
+            }
+            flow.fact(at(9), End::B, IbFact::RnrNak { timer: 1, psn: 7, of });
+            let found = env.findings.iter().find(|f| f.rule == Rule::RcRnr).expect("it was not ready");
+            (found.by, found.certainty, found.text.split(';').next().unwrap_or_default().to_string())
+        };
+        let sure = |text: &str| (Blame::Server, Certainty::Certain, text.to_string());
+        assert_eq!(found(of(Verb::Send, true), false), sure("had no receive posted for the Send at PSN 7"));
+        assert_eq!(found(of(Verb::Write, false), false), sure("was not ready for the RDMA Write at PSN 7"));
+        assert_eq!(found(of(Verb::ReadRequest, false), true), sure("was not ready for the RDMA Read at PSN 7"));
+        assert_eq!(found(None, false), sure("was not ready for the request at PSN 7"));
+        let excused = (Blame::Unknown, Certainty::Guess, "no receive was posted for the Send at PSN 7".to_string());
+        assert_eq!(found(of(Verb::Send, true), true), excused);
+    }
+
+    #[test]
     fn a_request_whose_fault_was_seen_is_refused_for_it() {
         let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
         connection.roles.learn(End::A, Source::Port);
@@ -486,6 +569,51 @@ mod tests {
         let found = env.findings.iter().find(|f| f.rule == Rule::RcNak).expect("it was refused");
         assert_eq!((found.by, found.certainty), (Blame::Client, Certainty::IfNothingWasMissed));
         assert!(found.text.starts_with("sent a request at PSN 7 that was refused: "), "{}", found.text);
+    }
+
+    #[test]
+    fn a_loss_is_a_guess_where_packets_stand_far_from_their_place() {
+        let certainty = |found: u32| {
+            let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
+            let mut env = Env::new(Options::default(), alone::Listener::default());
+            let mut flow = Listener { connection: &mut connection, env: &mut env };
+            let gap = |frame: u64| Gap { at: at(frame), by: End::A, count: 1, receiver_had_them: true };
+            flow.fact(at(2), End::A, IbFact::Gap(gap(2)));
+            flow.settle(at(9).time);
+            (0..found).for_each(|_| flow.fact(at(9), End::A, IbFact::Found(1)));
+            connection.finish(&mut env, at(10), [false; 2]);
+            env.findings.iter().map(|f| f.certainty).collect::<Vec<_>>()
+        };
+        assert_eq!([certainty(0), certainty(1)], [[Certainty::Certain], [Certainty::Guess]]);
+    }
+
+    #[test]
+    fn what_rests_on_packets_that_were_damaged_is_a_guess() {
+        let certainty = |facts: &[IbFact]| {
+            let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
+            let mut env = Env::new(Options::default(), alone::Listener::default());
+            connection.is_unchecked = true;
+            let mut flow = Listener { connection: &mut connection, env: &mut env };
+            flow.fact(at(2), End::A, IbFact::OtherLength { said: 4, sent: 8, part: Part::Only });
+            flow.connection.is_unchecked = false;
+            facts.iter().for_each(|fact| flow.fact(at(3), End::A, *fact));
+            connection.finish(&mut env, at(9), [false; 2]);
+            let is_whole = connection.missed.is_whole(Rests::since(at(2)).of(End::A));
+            (env.findings.iter().map(|f| f.certainty).next(), is_whole)
+        };
+        assert_eq!(certainty(&[]), (Some(Certainty::Certain), true));
+        assert_eq!(certainty(&[IbFact::FollowedDamaged]), (Some(Certainty::Guess), false));
+    }
+
+    /// Behind a jump of the packet numbers, nothing rests on what came before it.
+    #[test]
+    fn a_jump_of_the_packet_numbers_is_a_hole_of_both_ends() {
+        let (connection, found) = findings(End::B, &[(5, IbFact::Jumped)]);
+        let is_whole = |frame: u64| End::BOTH.map(|end| connection.missed.is_whole(Rests::since(at(frame)).of(end)));
+        assert_eq!((is_whole(4), is_whole(6)), ([false; 2], [true; 2]));
+        assert!(connection.health.is_troubled());
+        let found: Vec<_> = found.iter().map(|f| (f.rule, f.by, f.certainty)).collect();
+        assert_eq!(found, [(Rule::CaptureLoss, Blame::Capture, Certainty::Guess)]);
     }
 
     #[test]
