@@ -258,6 +258,11 @@ pub enum Trigger {
 }
 
 impl Trigger {
+    /// True if it is one of TCP, whose receiver takes everything of a direction in order.
+    pub const fn is_of_tcp(self) -> bool {
+        matches!(self, Self::FastRetransmit | Self::Rto)
+    }
+
     /// The word of the reports for programs.
     pub const fn key(self) -> &'static str {
         match self {
