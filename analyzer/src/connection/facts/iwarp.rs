@@ -1,6 +1,7 @@
 //! Rules of TCP, MPA, DDP and RDMAP. RFC 9293, RFC 5040, RFC 5041, RFC 5044, RFC 6581.
 
 use super::{Listener, way};
+use crate::connection::Opening;
 use crate::env::Layer;
 use crate::episodes::{Cause, Episode, Kind, Trigger};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
@@ -39,8 +40,11 @@ impl FlowSink for Listener<'_> {
             FlowFact::CrcBad => {
                 health.crc_bad += 1;
                 let way = way(self.connection, by).unwrap_or("of one direction");
-                // TCP found the segment undamaged: it was made wrong, or changed where TCP does not look
-                self.wire(at, Rule::MpaCrc, Blame::Unknown, sure, format_args!("the CRC of an FPDU {way} is wrong"));
+                // TCP found the segment undamaged: it was made wrong, or changed where TCP does not look. The receiver
+                // says in its Request or Reply if there are markers: without it, bytes may be taken for an FPDU's.
+                let certainty = if self.has_started(by.peer()) { sure } else { Certainty::Guess };
+                let text = format_args!("the CRC of an FPDU {way} is wrong");
+                self.wire(at, Rule::MpaCrc, Blame::Unknown, certainty, text);
             }
             FlowFact::MarkerBad { pointer, expected } => {
                 self.wire(
@@ -368,6 +372,16 @@ impl Listener<'_> {
                 let text = format_args!("sent the message that made its peer end the connection: {terminate}");
                 self.wire(at, Rule::RdmapTerminate, peers, certainty, text);
             }
+        }
+    }
+
+    /// True if the MPA Request or Reply of an end was captured.
+    fn has_started(&self, end: End) -> bool {
+        let Opening { mpa_revision, rdma_opened, .. } = &self.connection.opening;
+        match self.connection.roles.sure_client() {
+            Some(client) if client == end => mpa_revision.is_some(),
+            Some(_) => rdma_opened.is_some(),
+            None => false,
         }
     }
 
