@@ -21,7 +21,7 @@ const DUPLICATES: u32 = 3;
 /// ns by which an age is rounded down at most.
 const AGE_STEP: i64 = 1_000;
 /// ns that a retransmission timer waits at least (RFC 6298 says 1 s; Linux 200 ms).
-const TIMEOUT_LEAST: i64 = 200_000_000;
+pub(super) const TIMEOUT_LEAST: i64 = 200_000_000;
 /// ns after the acknowledgment within which a D-SACK may still come.
 const SETTLED_AFTER: i64 = 1_000_000_000;
 /// Copies without anything from the receiver after which it is said to be silent.
