@@ -90,6 +90,8 @@ struct Retransmission {
     seq: u32,
     end: u32,
     at: At,
+    /// Its last copy.
+    latest: At,
     /// Time at which the first copy went out, or was noticed to be missing.
     since: At,
     /// The first copy was never seen.
@@ -107,6 +109,13 @@ impl Retransmission {
     fn over(&self, until: At) -> Over {
         let Self { since, seq: sequence, end, at: copy, is_filled, is_reported, .. } = *self;
         Over::Recovery { since, until, sequence, bytes: end.wrapping_sub(sequence), copy, is_filled, is_reported }
+    }
+
+    /// The end of its repair: its acknowledgment, or if that waited for something else, the time at which the last copy
+    /// had been received, as far as the shortest way to the receiver and back tells.
+    fn repaired(&self, acked: At, way: Option<i64>) -> At {
+        let heard = way.map(|way| At { frame: self.latest.frame, time: self.latest.time.saturating_add(way) });
+        heard.filter(|heard| heard.time < acked.time).unwrap_or(acked)
     }
 
     /// True if its sender waited as long as a retransmission timer does.
@@ -178,7 +187,7 @@ pub enum Over {
     Recovery {
         /// Time at which the lost segment went out, or was noticed to be missing.
         since: At,
-        /// Time of its acknowledgment.
+        /// Time of its acknowledgment, or by which it had been received.
         until: At,
         /// Its first sequence number.
         sequence: u32,
@@ -257,10 +266,24 @@ const fn before(a: u32, b: u32) -> bool {
 }
 
 impl Repair {
-    /// The sender sends a segment without data, which begins at `seq`. Data before that has left it.
+    /// The sender sends a segment without data, which begins at `seq`. Data before that has left it. Before the last byte
+    /// that was acknowledged it asks if its peer is there (RFC 9293 3.8.4).
     pub fn empty(&mut self, at: At, seq: u32, timestamp: Option<u32>) {
+        let is_last = |end: u32| end == seq.wrapping_add(1);
+        if self.acked.is_some_and(is_last) && self.newest.is_some_and(|(_, end)| is_last(end)) {
+            return self.asks(at);
+        }
         if self.newest.is_some_and(|(_, newest)| before(newest, seq)) {
             self.ahead.get_or_insert_with(|| Box::new((at, timestamp, seq)));
+        }
+    }
+
+    /// The sender asks if its peer is there.
+    #[cold]
+    fn asks(&mut self, at: At) {
+        match self.silent_since {
+            Some(_) => self.copies += 1,
+            None => self.silent_since = Some(at),
         }
     }
 
@@ -305,6 +328,11 @@ impl Repair {
             over = Some(Over::HeldUp { since, until: at });
         }
         match was {
+            // the last byte again, which its peer has
+            SegmentKind::New if self.newest.is_some_and(|(_, newest)| newest == end) => {
+                self.asks(at);
+                return over;
+            }
             SegmentKind::New => {
                 self.gap = None;
                 if self.ahead.is_some() {
@@ -432,12 +460,16 @@ impl Repair {
             |age: i64| is_reported && self.hole_at.time.saturating_add(AGE_STEP) > sent.at.time.saturating_sub(age);
         let is_prompt = sent.age.is_some_and(|age| age.saturating_add(AGE_STEP) <= heard && !is_asked(age));
         let Sent { at, seq, end, timestamp, .. } = *sent;
-        Retransmission { seq, end, at, since, is_filled: false, is_reported, is_prompt, timestamp, acked_at: None }
+        let latest = at;
+        Retransmission { seq, end, at, latest, since, is_filled: false, is_reported, is_prompt, timestamp, acked_at: None }
     }
 
     fn open(&mut self, again: Retransmission, losses: &mut Losses) {
         // the same once more: it is one loss, tried again
-        if self.again.iter().any(|known| known.seq == again.seq && known.end == again.end && known.acked_at.is_none()) {
+        let is_same =
+            |known: &&mut Retransmission| known.seq == again.seq && known.end == again.end && known.acked_at.is_none();
+        if let Some(known) = self.again.iter_mut().find(is_same) {
+            known.latest = again.at;
             return;
         }
         if self.again.len() >= OPEN_MAX
@@ -505,18 +537,20 @@ impl Repair {
         if self.again.is_empty() {
             return;
         }
+        let way = self.round_trip;
         for again in self.again.iter_mut().filter(|again| again.acked_at.is_none() && !before(ack, again.end)) {
             again.acked_at = Some(at);
             // the echo of an earlier clock than the copy's: it answers the first one
             let is_first = again.timestamp.zip(echo).is_some_and(|(sent, echo)| before(echo, sent));
             if again.is_filled {
-                losses.get_or_insert_default().recovered(again.since, at);
-                emit(again.over(at));
+                let until = again.repaired(at, way);
+                losses.get_or_insert_default().recovered(again.since, until);
+                emit(again.over(until));
             } else if is_first && !again.is_reported {
                 losses.get_or_insert_default().ack_late.add(again.at, 1);
                 again.end = again.seq;
             } else if !again.is_prompt && (again.is_reported || self.says_sack || again.is_timed_out()) {
-                emit(again.over(at));
+                emit(again.over(again.repaired(at, way)));
             }
         }
         self.again.retain(|again| again.end != again.seq);
@@ -551,7 +585,7 @@ impl Repair {
                 _ => &mut losses.unheard,
             };
             tally.add(again.at, 1);
-            losses.recovered(again.since, acked);
+            losses.recovered(again.since, again.repaired(acked, self.round_trip));
         }
     }
 
@@ -751,6 +785,62 @@ mod tests {
         let least = TIMEOUT_LEAST / MS;
         assert_eq!(lost(300, None, 9 + least), []);
         assert_eq!(lost(300, None, 10 + least), [(10, 11 + least)]);
+    }
+
+    #[test]
+    fn a_peer_that_is_asked_and_does_not_answer_is_silent() {
+        // so many probes, a second from each other; with data, they hold the last byte
+        let silent = |probes: i64, is_empty: bool, answer: Option<i64>| {
+            let mut tap = Tap::default();
+            tap.send(0, 100, SegmentKind::New).ack(1, 200, &[], 0);
+            for n in 0..probes {
+                let at = tap.at(1000 * (n + 10));
+                if is_empty {
+                    tap.repair.empty(at, 199, None);
+                } else {
+                    let (echo, is_older, age, was) = (None, None, None, SegmentKind::New);
+                    let sent = Sent { at, seq: 199, end: 200, timestamp: None, echo, is_older, age, was };
+                    tap.repair.sent(&sent, 0, &mut tap.losses);
+                }
+            }
+            if let Some(ms) = answer {
+                tap.ack(ms, 200, &[], 0);
+            }
+            let last = tap.at(1000 * (probes + 9));
+            tap.repair.finish(last, &mut tap.losses);
+            let found = tap.losses.and_then(|losses| losses.unanswered);
+            found.map(|found| (found.from.time / MS, found.lasted() / MS, found.times, found.answered))
+        };
+        let least = i64::from(SILENT_COPIES) + 1;
+        for is_empty in [true, false] {
+            assert_eq!(silent(least - 1, is_empty, None), None);
+            assert_eq!(silent(least, is_empty, None), Some((10_000, 3000, SILENT_COPIES + 1, false)));
+            assert_eq!(silent(least, is_empty, Some(13_500)), Some((10_000, 3500, SILENT_COPIES + 1, true)));
+            assert_eq!(silent(1, is_empty, Some(10_001)), None);
+        }
+    }
+
+    #[test]
+    fn a_repair_is_over_when_the_copy_has_been_received() {
+        // to the receiver and back takes 4 ms; the acknowledgment comes with an answer, so many ms after the last copy
+        let until = |copies: &[i64], acked: i64| {
+            let mut tap = Tap::default();
+            tap.send(0, 100, SegmentKind::New).ack(4, 200, &[(10, 20)], 0);
+            tap.send(10, 200, SegmentKind::New);
+            copies.iter().for_each(|ms| _ = tap.send(*ms, 200, SegmentKind::Repeated));
+            tap.ack(acked, 300, &[], acked as u32);
+            let over = tap.over.iter().find_map(|over| match over {
+                Over::Recovery { since, until, .. } => Some((since.time / MS, until.time / MS)),
+                _ => None,
+            });
+            let last = tap.at(9000);
+            tap.repair.finish(last, &mut tap.losses);
+            (over, tap.losses.map(|losses| losses.recovery / MS))
+        };
+        assert_eq!(until(&[310], 312), (Some((10, 312)), Some(302)));
+        assert_eq!(until(&[310], 400), (Some((10, 314)), Some(304)));
+        // the first copy was lost as well
+        assert_eq!(until(&[310, 910], 990), (Some((10, 914)), Some(904)));
     }
 
     #[test]
