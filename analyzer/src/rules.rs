@@ -2015,10 +2015,10 @@ rules! {
         cure: "Capture fewer bytes of each packet, filter on the peers, enlarge the buffer, or tap with hardware.",
     }
     CaptureClock "CAPTURE-CLOCK" Note Capture "derived from the capture's own times" {
-        title: "The clock of the capture was set back.",
-        says: "The times of frames rise, apart from neighbours that a capture has in another order. Where they go \
-            back, latencies and other \
-               times across that point are wrong.",
+        title: "The clock of the capture was set.",
+        says: "The times of frames rise, apart from neighbours that a capture has in another order, and no faster than \
+            the timestamps in TCP segments of both ends. Where they do not, latencies and other times across that point \
+               are wrong.",
         causes: ["The clock of the capturing host was set, for example by NTP", "Captures of several clocks that were \
             merged"],
         cure: "Set the clock before the capture begins, and merge captures only if their clocks agree.",

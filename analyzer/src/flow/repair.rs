@@ -37,6 +37,12 @@ const PROMPTLY: i64 = 500_000;
 
 /// ns by which a segment must be behind its sender's clock to have been held up on the way.
 const HELD_UP: i64 = 15_000_000;
+/// ns by which the clock of a capture is set at least, if both directions are late.
+const STEP_LEAST: i64 = 100_000_000;
+/// ns by which the delays of both directions differ at most, if the clock was set.
+const STEP_JITTER: i64 = 5_000_000;
+/// The same as a part of the step.
+const STEP_SHARE: i64 = 16;
 /// ns of a timestamp's tick: all stacks in use count milliseconds. A clock that does not is not read.
 const TICK: i64 = 1_000_000;
 /// ns that the clock of a sender is watched before it is trusted.
@@ -79,8 +85,43 @@ impl Clock {
         Some(delay.saturating_sub(self.least[0].min(self.least[1])))
     }
 
+    /// From now on, all is so much later on the capture's clock.
+    fn step(&mut self, ns: i64) {
+        self.least = self.least.map(|least| least.saturating_add(ns));
+    }
+
     fn new(at: i64, timestamp: u32) -> Self {
         Self { first: (at, timestamp), least: [0, 0], window: at, is_trusted: false }
+    }
+}
+
+/// Segments that were held up, as it seems, since the peer was heard last.
+#[derive(Clone, Copy, Debug)]
+struct HeldUp {
+    /// Time at which the first was made, and of its capture.
+    since: At,
+    until: At,
+    delay: i64,
+    count: u32,
+    /// The part of it that is counted.
+    time: i64,
+}
+
+/// The clock of the peer's timestamps.
+#[derive(Clone, Copy, Debug)]
+struct PeerClock {
+    clock: Clock,
+    newest: u32,
+    /// Delay of the newest segment, in ns, and if that had data.
+    last: Option<(i64, bool)>,
+}
+
+impl PeerClock {
+    /// True if the peer's newest segment is late by as much, and by more than the ways of both directions are at once.
+    fn is_as_late(&self, delay: i64) -> bool {
+        let jitter = STEP_JITTER.max(delay / STEP_SHARE);
+        let is_same = |late: i64| late.saturating_sub(delay).saturating_abs() <= jitter;
+        delay >= STEP_LEAST && self.last.is_some_and(|(late, _)| is_same(late))
     }
 }
 
@@ -207,6 +248,13 @@ pub enum Over {
         /// Time of its capture.
         until: At,
     },
+    /// Nothing: the clock of the capture was set. What was said to be held up since then was not.
+    ClockStep {
+        /// Time of the next segment, less the step.
+        since: At,
+        /// Time of its capture.
+        until: At,
+    },
     /// Nothing: the shortest way to the receiver and back so far, in ns.
     RoundTrip(i64),
     /// Waiting for a delayed acknowledgment.
@@ -255,6 +303,8 @@ pub struct Repair {
     delayed: Option<(At, At, Option<u32>)>,
     since_data: bool,
     clock: Option<Clock>,
+    peers_clock: Option<Box<PeerClock>>,
+    held_up: Option<Box<HeldUp>>,
     held_up_until: i64,
     /// The shortest time from data to its acknowledgment, in ns.
     round_trip: Option<i64>,
@@ -285,6 +335,64 @@ impl Repair {
             Some(_) => self.copies += 1,
             None => self.silent_since = Some(at),
         }
+    }
+
+    /// A segment is behind its sender's clock by so many ns: it was held up, or the clock of the capture was set, which
+    /// the other direction shows as well.
+    #[cold]
+    fn late(&mut self, at: At, delay: i64, losses: &mut Option<Box<Losses>>) -> Option<Over> {
+        let since = At { frame: at.frame, time: at.time.saturating_sub(delay) };
+        if let Some((late, has_data)) =
+            self.peers_clock.as_ref().filter(|peer| peer.is_as_late(delay)).and_then(|p| p.last)
+        {
+            self.step(delay, late);
+            // with data, the direction of the peer tells it
+            return (!has_data).then_some(Over::ClockStep { since, until: at });
+        }
+        let losses = losses.get_or_insert_default();
+        losses.held_up.add(at, 1);
+        // one wait, however many segments came out of it
+        let begun = since.time.max(self.held_up_until);
+        let time = (at.time - begun).max(0);
+        losses.held_up_time = losses.held_up_time.saturating_add(time);
+        self.held_up_until = at.time;
+        let held = self.held_up.get_or_insert_with(|| Box::new(HeldUp { since, until: at, delay, count: 0, time: 0 }));
+        held.count += 1;
+        held.time = held.time.saturating_add(time);
+        Some(Over::HeldUp { since, until: at })
+    }
+
+    /// The clock of the capture was set: segments of both directions are later from now on.
+    fn step(&mut self, mine: i64, peers: i64) {
+        if let Some(clock) = &mut self.clock {
+            clock.step(mine);
+        }
+        if let Some(peer) = &mut self.peers_clock {
+            peer.clock.step(peers);
+            peer.last = None;
+        }
+    }
+
+    /// The peer's clock, in an acknowledgment. If that is as late as what was held up before it, nothing was.
+    #[inline]
+    fn heard(&mut self, at: At, timestamp: u32, has_data: bool, losses: &mut Option<Box<Losses>>) -> Option<Over> {
+        let new = || Box::new(PeerClock { clock: Clock::new(at.time, timestamp), newest: timestamp, last: None });
+        let peer = self.peers_clock.get_or_insert_with(new);
+        if before(timestamp, peer.newest) {
+            // captured once more, or overtaken
+            return None;
+        }
+        peer.newest = timestamp;
+        peer.last = peer.clock.delay(at.time, timestamp).map(|late| (late, has_data));
+        let held = self.held_up.take()?;
+        let (late, _) = peer.last.filter(|_| peer.is_as_late(held.delay))?;
+        self.step(held.delay, late);
+        if let Some(losses) = losses {
+            (1..held.count).for_each(|_| losses.held_up.retract());
+            losses.held_up.retract_at(held.until);
+            losses.held_up_time = losses.held_up_time.saturating_sub(held.time);
+        }
+        Some(Over::ClockStep { since: held.since, until: held.until })
     }
 
     /// Data of which an empty segment showed before that it had left comes by for the first time: it was lost, if its
@@ -318,14 +426,7 @@ impl Repair {
         if let Some(delay) = delay.filter(|delay| *delay >= HELD_UP)
             && matches!(was, SegmentKind::New | SegmentKind::Early)
         {
-            let losses = losses.get_or_insert_default();
-            losses.held_up.add(at, 1);
-            // one wait, however many segments came out of it
-            let since = At { frame: at.frame, time: at.time.saturating_sub(delay) };
-            let begun = since.time.max(self.held_up_until);
-            losses.held_up_time = losses.held_up_time.saturating_add((at.time - begun).max(0));
-            self.held_up_until = at.time;
-            over = Some(Over::HeldUp { since, until: at });
+            over = self.late(at, delay, losses);
         }
         match was {
             // the last byte again, which its peer has
@@ -461,7 +562,18 @@ impl Repair {
         let is_prompt = sent.age.is_some_and(|age| age.saturating_add(AGE_STEP) <= heard && !is_asked(age));
         let Sent { at, seq, end, timestamp, .. } = *sent;
         let latest = at;
-        Retransmission { seq, end, at, latest, since, is_filled: false, is_reported, is_prompt, timestamp, acked_at: None }
+        Retransmission {
+            seq,
+            end,
+            at,
+            latest,
+            since,
+            is_filled: false,
+            is_reported,
+            is_prompt,
+            timestamp,
+            acked_at: None,
+        }
     }
 
     fn open(&mut self, again: Retransmission, losses: &mut Losses) {
@@ -488,6 +600,9 @@ impl Repair {
         emit: &mut impl FnMut(Over),
     ) {
         let Acknowledged { at, ack, sacks, timestamp, echo, has_data } = *acknowledgment;
+        if let Some(over) = timestamp.and_then(|timestamp| self.heard(at, timestamp, has_data, losses)) {
+            emit(over);
+        }
         if self.copies >= SILENT_COPIES
             && let Some(from) = self.silent_since
         {
@@ -669,7 +784,12 @@ impl Repair {
 
     /// Bytes of memory besides its own size.
     pub fn memory(&self) -> usize {
-        self.again.capacity() * size_of::<Retransmission>() + self.copied.capacity() * size_of::<(u32, u32, u64)>()
+        let held_up = self.held_up.as_ref().map_or(0, |_| size_of::<HeldUp>());
+        let clock = self.peers_clock.as_ref().map_or(0, |_| size_of::<PeerClock>());
+        held_up
+            + clock
+            + self.again.capacity() * size_of::<Retransmission>()
+            + self.copied.capacity() * size_of::<(u32, u32, u64)>()
     }
 }
 
@@ -1232,6 +1352,51 @@ mod tests {
             (losses.held_up.count, losses.held_up_time)
         };
         assert_eq!([held_up(HELD_UP - 1), held_up(HELD_UP)], [(0, 0), (1, HELD_UP)]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_makes_both_directions_late() {
+        // milliseconds by which the capture's clock is ahead of the sender's and of the peer's, from 500 ms on
+        let told = |mine: i64, peers: i64, is_peer_first: bool| {
+            let mut tap = Tap::default();
+            let send = |tap: &mut Tap, ms: i64, late: i64, seq: u32| {
+                let ns = (ms + late) * MS;
+                let timestamp = Some(ms as u32);
+                let was = SegmentKind::New;
+                let over = tap.again(Again { ns, seq, was, timestamp, is_older: None, way: 0 });
+                tap.over.extend(over);
+            };
+            let hear = |tap: &mut Tap, ms: i64, late: i64, ack: u32| {
+                let timestamp = Some(7000 + ms as u32);
+                let at = tap.at(ms + late);
+                let heard = Acknowledged { at, ack, sacks: &[], timestamp, echo: None, has_data: false };
+                let over = &mut tap.over;
+                tap.repair.acknowledged(&heard, &mut tap.losses, &mut |o| over.push(o));
+            };
+            for n in 0..5u32 {
+                send(&mut tap, 100 * i64::from(n), 0, 100 * n);
+                hear(&mut tap, 100 * i64::from(n) + 1, 0, 100 * n + 100);
+            }
+            if is_peer_first {
+                hear(&mut tap, 500, peers, 500);
+            }
+            for n in 5..9u32 {
+                send(&mut tap, 100 * i64::from(n) + 1, mine, 100 * n);
+                hear(&mut tap, 100 * i64::from(n) + 2, peers, 100 * n + 100);
+            }
+            let steps = tap.over.iter().filter(|over| matches!(over, Over::ClockStep { .. })).count();
+            let losses = tap.losses.unwrap_or_default();
+            (steps, losses.held_up.count, losses.held_up_time / MS)
+        };
+        for is_peer_first in [false, true] {
+            assert_eq!(told(9000, 9000, is_peer_first), (1, 0, 0));
+            assert_eq!(told(60_000, 60_001, is_peer_first), (1, 0, 0));
+            assert_eq!(told(0, 9000, is_peer_first), (0, 0, 0));
+            let (steps, count, _) = told(9000, 0, is_peer_first);
+            assert_eq!((steps, count > 0), (0, true), "one direction alone was held up");
+            let (steps, count, _) = told(9000, 4000, is_peer_first);
+            assert_eq!((steps, count > 0), (0, true), "each by another time");
+        }
     }
 
     #[test]

@@ -329,6 +329,12 @@ impl Listener<'_> {
             Over::HeldUp { since, until } => {
                 episodes.add(held(Kind::HeldUp, since, until));
             }
+            Over::ClockStep { since, until } => {
+                episodes.clock_set(by, since, until);
+                let step = Milliseconds(until.since(since));
+                let text = format_args!("the times jump ahead by {step}, and the timestamps of neither end do");
+                self.wire(until, Rule::CaptureClock, Blame::Capture, Certainty::IfNothingWasMissed, text);
+            }
             Over::RoundTrip(took) => episodes.round_trip(by.peer(), took),
             Over::Silence(found) => self.silence(by, &found),
             Over::Misplaced => {}
@@ -428,20 +434,19 @@ impl Listener<'_> {
     fn broke(&self, side: Blame) -> Option<Certainty> {
         use Group::{Credits, Data, KnownBug, Memory, Negotiate, Transport};
         // an adapter looks no higher
-        let is_below = |rule: Rule| {
-            matches!(rule.row().group, Negotiate | Data | Credits | Memory | Transport | KnownBug)
-        };
+        let is_below =
+            |rule: Rule| matches!(rule.row().group, Negotiate | Data | Credits | Memory | Transport | KnownBug);
         let id = Some(self.connection.id);
-        let is_its = |f: &&Finding| {
-            f.connection == id && f.by == side && f.severity == Severity::Error && is_below(f.rule)
-        };
+        let is_its =
+            |f: &&Finding| f.connection == id && f.by == side && f.severity == Severity::Error && is_below(f.rule);
         let found = self.env.findings.iter().filter(is_its).map(|f| f.certainty).max();
         found.filter(|_| side != Blame::Unknown)
     }
 
     /// True if an end of SMB Direct had a credit for all that it sent.
     fn had_credits(&self, by: End) -> bool {
-        let is_within = |link: &Link| link.side(by).overruns == 0 && link.credits(by).known().is_some_and(|held| held >= 0);
+        let is_within =
+            |link: &Link| link.side(by).overruns == 0 && link.credits(by).known().is_some_and(|held| held >= 0);
         !self.connection.missed.anything() && self.connection.smbd().is_some_and(|smbd| is_within(&smbd.link))
     }
 
@@ -713,8 +718,7 @@ mod tests {
             let mut connection = ConnectionState::new(Transport::Iwarp, at(1));
             connection.roles.learn(End::A, Source::Handshake);
             let env: &mut Env = &mut Env::new(Options::default(), alone::Listener::default());
-            let terminate =
-                Terminate { layer, error_type, code, segment_length: None, ddp: None, read_request: None };
+            let terminate = Terminate { layer, error_type, code, segment_length: None, ddp: None, read_request: None };
             Listener { connection: &mut connection, env }.fact(at(3), End::B, FlowFact::Terminate(terminate));
             let found = env.findings.iter().map(|f| (f.by, f.certainty, f.why.is_some())).collect::<Vec<_>>();
             assert_eq!((found.len(), found[0].2), (1, true));
@@ -727,7 +731,8 @@ mod tests {
         assert_eq!([ended(0, 0, 0), ended(1, 0, 0), ended(2, 0, 5)], [own; 3]);
         assert_eq!([ended(2, 0, 1), ended(2, 0, 2)], [likely; 2]);
         // memory, headers, and receives without credits that are known
-        let unseen = [(0, 1, 0), (1, 1, 1), (1, 1, 4), (0, 2, 5), (1, 2, 1), (1, 2, 2), (1, 2, 3), (1, 2, 4), (1, 2, 5)];
+        let unseen =
+            [(0, 1, 0), (1, 1, 1), (1, 1, 4), (0, 2, 5), (1, 2, 1), (1, 2, 2), (1, 2, 3), (1, 2, 4), (1, 2, 5)];
         assert_eq!(unseen.map(|(layer, kind, code)| ended(layer, kind, code)), [open; 9]);
         assert_eq!([ended(2, 0, 3), ended(2, 0, 6), ended(3, 0, 0)], [open; 3]);
     }
