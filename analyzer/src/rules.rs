@@ -1401,7 +1401,11 @@ rules! {
     MpaReject "MPA-REJECT" Error Connection "RFC 5044 7.1.1; RFC 6581 9.1" {
         title: "The iWARP connection was rejected by its MPA reply.",
         says: "A reply with the R bit set refuses the connection; the private data may say why.",
-        causes: ["The application refused it", "Revision or read depths were not acceptable (see MPA-IRDORD)"],
+        causes: [
+            "The application listens, and refused it: it has no resources left, or does not accept the address or \
+                the private data",
+            "Revision or read depths were not acceptable (see MPA-IRDORD)",
+        ],
         cure: "Compare revision, flags and private data of request and reply.",
     }
     MpaIrdord "MPA-IRDORD" Warn Connection "RFC 6581 9.1; [MS-SMBD] 6.1, 6.2" {
@@ -1433,12 +1437,12 @@ rules! {
                it.",
         causes: [
             "Remote protection: key, bounds or access rights wrong",
-            "Untagged buffer: no receive was posted, or it was too short: under SMB Direct a credit or size violation",
-            "Stream error below: CRC or framing",
+            "Untagged buffer: no receive was posted, or it was too short: the sender had no credit or kept no size, or \
+                the receiver posted less than it had promised",
+            "Stream error below: CRC or framing, or TCP was lost",
         ],
-        cure: "Read layer, type and code in the finding. The side that received it made the mistake, unless the sender \
-            took its memory \
-               back too early.",
+        cure: "Read layer, type and code in the finding. It names a side only if the capture shows that this side made \
+            the mistake; otherwise look in the logs of both, at that of the sender of the Terminate first.",
     }
     TcpReset "TCP-RESET" Error Connection "RFC 9293 3.5.2" {
         title: "The TCP connection below iWARP was reset.",
@@ -2036,10 +2040,10 @@ rules! {
         cure: "Capture fewer bytes of each packet, filter on the peers, enlarge the buffer, or tap with hardware.",
     }
     CaptureClock "CAPTURE-CLOCK" Note Capture "derived from the capture's own times" {
-        title: "The clock of the capture was set back.",
-        says: "The times of frames rise, apart from neighbours that a capture has in another order. Where they go \
-            back, latencies and other \
-               times across that point are wrong.",
+        title: "The clock of the capture was set.",
+        says: "The times of frames rise, apart from neighbours that a capture has in another order, and no faster than \
+            the timestamps in TCP segments of both ends. Where they do not, latencies and other times across that point \
+               are wrong.",
         causes: ["The clock of the capturing host was set, for example by NTP", "Captures of several clocks that were \
             merged"],
         cure: "Set the clock before the capture begins, and merge captures only if their clocks agree.",
@@ -2216,8 +2220,9 @@ rules! {
         title: "SMB does not use RDMA: the RDMA connection was refused.",
         says: "A server of SMB Direct listens on the RDMA port 445, and for iWARP on TCP port 5445.",
         causes: [
-            "Nothing on the server listens for SMB Direct: ksmbd built without CONFIG_SMB_SERVER_SMBDIRECT, a server \
-                without SMB Direct",
+            "If TCP or the CM refused it, nothing on the server listens for SMB Direct: ksmbd built without \
+                CONFIG_SMB_SERVER_SMBDIRECT, a server without SMB Direct. If an MPA Reply did, the service listens, \
+                and refused this client: see MPA-REJECT",
             "Samba with capability=RDMA in its option interfaces announces RDMA, and has no SMB Direct",
             "The server's interface has RDMA, and the server is bound to another one",
             "A firewall rejects TCP port 5445 (iWARP) or UDP port 4791 (RoCEv2)",

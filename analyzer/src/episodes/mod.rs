@@ -258,6 +258,11 @@ pub enum Trigger {
 }
 
 impl Trigger {
+    /// True if it is one of TCP, whose receiver takes everything of a direction in order.
+    pub const fn is_of_tcp(self) -> bool {
+        matches!(self, Self::FastRetransmit | Self::Rto)
+    }
+
     /// The word of the reports for programs.
     pub const fn key(self) -> &'static str {
         match self {
@@ -522,6 +527,22 @@ impl Episodes {
         }
     }
 
+    /// The clock of the capture was set between `since` and `until`: nothing is known of that time, and what held `by` up
+    /// then was nothing else.
+    #[cold]
+    pub fn clock_set(&mut self, by: End, since: At, until: At) {
+        let is_wrong = |e: &&mut Episode| {
+            e.kind == Kind::HeldUp && e.by == Some(by) && e.begin.time >= since.time && e.end.is_some()
+        };
+        let mut known = false;
+        for episode in self.kept.iter_mut().rev().take_while(|e| e.until() >= since.time).filter(is_wrong) {
+            (episode.kind, episode.by, known) = (Kind::Gap, None, true);
+        }
+        if !known {
+            self.add(Episode { kind: Kind::Gap, begin: since, end: Some(until), ..Episode::default() });
+        }
+    }
+
     /// Adds an episode; if its end is known, it is over. Returns its number.
     pub fn add(&mut self, mut episode: Episode) -> u32 {
         if let Some(end) = episode.end {
@@ -757,6 +778,22 @@ mod tests {
 
     fn at(time: i64) -> At {
         At { frame: time as u64, time }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_holds_nothing_up() {
+        let at = |time: i64| At { frame: 1, time };
+        let told = |kind: Kind, by: End, begin: i64| {
+            let mut episodes = Episodes::default();
+            episodes.add(Episode { kind, by: Some(by), begin: at(begin), end: Some(at(90)), ..Episode::default() });
+            episodes.clock_set(End::B, at(10), at(90));
+            episodes.iter().map(|e| (e.kind, e.by, e.begin.time)).collect::<Vec<_>>()
+        };
+        let unknown = (Kind::Gap, None, 10);
+        assert_eq!(told(Kind::HeldUp, End::B, 10), [unknown]);
+        assert_eq!(told(Kind::HeldUp, End::B, 9), [(Kind::HeldUp, Some(End::B), 9), unknown], "before it");
+        assert_eq!(told(Kind::HeldUp, End::A, 10), [(Kind::HeldUp, Some(End::A), 10), unknown]);
+        assert_eq!(told(Kind::Nagle, End::B, 10), [(Kind::Nagle, Some(End::B), 10), unknown]);
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //!
 //! An episode of the server's direction held a request up if its next packet came out while the episode lasted, or
 //! right behind it; one of the client's direction, if the request had gone out behind the lost packets, until the
-//! server was seen to work on it.
+//! server was seen to work on it. What the server reads from the client may be lost behind the capture point: then the
+//! server goes on when TCP has repaired that.
 
 use super::{Cause, Episode, Kind, not_before};
 use crate::op::End;
@@ -212,6 +213,8 @@ impl Cut {
 const RELEASE: i64 = 500_000;
 /// The same as a part of the time since it began.
 const RELEASE_SHARE: i64 = 32;
+/// The phases of the server, each behind something that the client sent.
+const TURNS: [usize; 2] = [1, 3];
 /// Episodes that one request is cut along at most.
 const OVERLAPS_MAX: usize = 64;
 /// Points in time of a request itself.
@@ -225,6 +228,8 @@ struct Overlap {
     rank: u8,
     owner: Owner,
     episode: u32,
+    /// It lasts until the server could be heard, and so has the way to it and back.
+    has_way: bool,
 }
 
 /// Cuts the time of a request.
@@ -263,7 +268,11 @@ pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
             let (begins, ends) = (episode.begin.time.max(from), episode.until().min(to));
             if begins < ends && overlaps.len() < OVERLAPS_MAX && concerns(request, episode, number, from, to) {
                 let (rank, owner) = (episode.rank(), episode.owner(request.client));
-                overlaps.push(Overlap { from: begins, to: ends, rank, owner, episode: episode.id });
+                let has_way = episode.kind == Kind::Recovery
+                    && episode.trigger.is_of_tcp()
+                    && episode.by == Some(request.client)
+                    && TURNS.contains(&number);
+                overlaps.push(Overlap { from: begins, to: ends, rank, owner, episode: episode.id, has_way });
             }
         }
     }
@@ -273,6 +282,8 @@ pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
     let mut points = [0; 2 * OVERLAPS_MAX + POINTS];
     let of_request: [i64; POINTS] = [begin, sent, first, last, reply, seen, end];
     let known = overlaps.iter().flat_map(|o| [o.from, o.to]).chain(of_request);
+    // the server's time behind what the client sent: the request, and what the server read
+    let mut turns = [0i64; 2];
     let count = points.iter_mut().zip(known).map(|(point, known)| *point = known).count();
     let points = &mut points[..count];
     points.sort_unstable();
@@ -282,10 +293,15 @@ pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
             continue;
         }
         let time = to.saturating_sub(from);
-        let base = phases.iter().find(|(b, e, _)| *b <= from && to <= *e).map_or(Owner::Unknown, |(.., owner)| *owner);
+        let phase = phases.iter().position(|(b, e, _)| *b <= from && to <= *e);
+        let base = phase.map_or(Owner::Unknown, |phase| phases[phase].2);
+        let turn = TURNS.iter().position(|turn| Some(*turn) == phase);
         let over = overlaps.iter().filter(|o| o.from <= from && to <= o.to).min_by_key(|o| (o.rank, o.episode));
         let Some(over) = over else {
             cut.time.add(base, time);
+            if let Some(turn) = turn {
+                turns[turn] = turns[turn].saturating_add(time);
+            }
             continue;
         };
         cut.time.add(over.owner, time);
@@ -298,7 +314,14 @@ pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
             None => cut.shares.push(Share { episode: over.episode, time }),
         }
     }
-    way(request, cut)
+    for (turn, phase) in turns.iter_mut().zip(TURNS) {
+        // it is part of the episode already
+        let (from, to, _) = phases[phase];
+        if overlaps.iter().any(|o| o.has_way && from <= o.from && o.to <= to) {
+            *turn = 0;
+        }
+    }
+    way(request, cut, turns)
 }
 
 /// No episode held it up: each part of its time goes to the owner of its phase.
@@ -309,14 +332,18 @@ fn alone(request: &Request, mut cut: Cut, phases: [(i64, i64, Owner); 6]) -> Cut
     of[Owner::Server as usize] = server.saturating_add(then);
     of[Owner::Rdma as usize] = rdma;
     of[Owner::Recovery as usize] = again;
-    way(request, cut)
+    way(request, cut, [server, then])
 }
 
-/// The way to the server and back is the wire's.
-fn way(request: &Request, mut cut: Cut) -> Cut {
-    let way = request.way.clamp(0, cut.time.of(Owner::Server));
-    cut.time.add(Owner::Server, -way);
-    cut.time.add(Owner::Wire, way);
+/// The way to the server and back is the wire's, once for each time that the client sends and the server goes on: after
+/// the request, and after what it reads.
+fn way(request: &Request, mut cut: Cut, turns: [i64; 2]) -> Cut {
+    let count = if request.is_read { 2 } else { 1 };
+    for turn in turns.into_iter().take(count) {
+        let way = request.way.clamp(0, turn.max(0));
+        cut.time.add(Owner::Server, -way);
+        cut.time.add(Owner::Wire, way);
+    }
     cut
 }
 
@@ -325,6 +352,7 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
     /// The phases by number.
     const SENDING: usize = 0;
     const RDMA: usize = 2;
+    const READ: usize = 3;
     const REPLYING: usize = 4;
     let of_client = episode.by.is_none_or(|by| by == request.client);
     let of_server = episode.by.is_none_or(|by| by == request.client.peer());
@@ -359,12 +387,17 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
                 (Some(lost), Some(mine)) => not_before(mine, lost),
                 _ => episode.begin.time <= from,
             };
-            // it comes out with the packets that were held up
-            let comes_out = to
-                <= episode
-                    .until()
-                    .saturating_add(RELEASE + (to.saturating_sub(episode.begin.time) / RELEASE_SHARE).max(0));
-            (of_client && phase < RDMA && is_behind) || (of_server && comes_out)
+            // it comes out with the packets that were held up, once the server has heard that it may go on
+            let share = (to.saturating_sub(episode.begin.time) / RELEASE_SHARE).max(0);
+            let release = RELEASE.saturating_add(share).saturating_add(request.way.max(0));
+            let comes_out = to <= episode.until().saturating_add(release);
+            // TCP hands the data that the server reads over in order
+            let is_data_late = phase == READ
+                && request.is_read
+                && episode.kind == Kind::Recovery
+                && episode.trigger.is_of_tcp()
+                && episode.begin.time <= from;
+            (of_client && (phase < RDMA && is_behind || is_data_late)) || (of_server && comes_out)
         }
     }
 }
@@ -376,6 +409,7 @@ stored_enum!(Behind { Episode(a), Exchange(a) });
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::episodes::Trigger;
     use crate::op::At;
     use proptest::prelude::*;
 
@@ -528,6 +562,28 @@ mod tests {
     }
 
     #[test]
+    fn data_that_the_server_reads_and_tcp_repairs_makes_it_wait() {
+        // the last data was seen at 20 ms, and lost behind that
+        let lost = |trigger: Trigger, begin: i64| Episode {
+            trigger,
+            cause: Cause::Unacknowledged,
+            ..episode(4, Kind::Recovery, End::A, begin * MS, 90 * MS)
+        };
+        let reading = Request { rdma: Some((10 * MS, 20 * MS)), is_read: true, ..request() };
+        let found = cut(&reading, &[lost(Trigger::Rto, 20)]);
+        assert_eq!(parts(&found), [(Owner::Wire, 2), (Owner::Recovery, 70), (Owner::Rdma, 10), (Owner::Server, 19)]);
+        assert_eq!(found.behind(), Some(Behind::Episode(4)));
+        let recovery =
+            |request: &Request, trigger, begin| cut(request, &[lost(trigger, begin)]).time.of(Owner::Recovery) / MS;
+        assert_eq!(recovery(&reading, Trigger::FastRetransmit, 15), 75, "with some in between");
+        // what the client sent later holds nothing of this request up, and nor does data that the server does not read
+        assert_eq!(recovery(&reading, Trigger::Rto, 21), 0);
+        assert_eq!(recovery(&Request { is_read: false, ..reading }, Trigger::Rto, 20), 0);
+        // requests of InfiniBand are numbered apart from what the server reads
+        assert_eq!(recovery(&reading, Trigger::Timeout, 20), 0);
+    }
+
+    #[test]
     fn what_comes_out_right_behind_an_episode_waited_for_it() {
         let server = |begin, end, to| concerns(&request(), &episode(1, Kind::Recovery, End::B, begin, end), 1, MS, to);
         // half a millisecond, and a part of the time since it began
@@ -539,6 +595,10 @@ mod tests {
         let exactly = |to: i64| end + RELEASE + (to - 8 * MS) / RELEASE_SHARE == to;
         let to = (end..).find(|to| exactly(*to)).unwrap_or(0);
         assert!(server(8 * MS, end, to) && !server(8 * MS, end, to + 2));
+        // a server that is far away hears later that it may go on
+        let lost = episode(1, Kind::Recovery, End::B, end, end);
+        let far = |way: i64| concerns(&Request { way, ..request() }, &lost, 1, MS, end + RELEASE + 2 * MS);
+        assert!(far(2 * MS) && !far(MS) && !far(-MS));
         // of the client's direction: what began before the server could work on it
         let client =
             |begin, from| concerns(&request(), &episode(1, Kind::Recovery, End::A, begin, end), 1, from, 90 * MS);
@@ -605,6 +665,22 @@ mod tests {
             .collect();
         list.push(episode(99, Kind::Recovery, End::A, MS, 2 * MS));
         assert_eq!(cut(&request(), &list).time.of(Owner::Recovery) / each, OVERLAPS_MAX as i64);
+    }
+
+    #[test]
+    fn the_way_is_the_wires_each_time_that_the_server_goes_on() {
+        let reading = Request { rdma: Some((20 * MS, 70 * MS)), is_read: true, way: 9 * MS, ..request() };
+        assert_eq!(parts(&cut(&reading, &[])), [(Owner::Wire, 20), (Owner::Rdma, 50), (Owner::Server, 31)]);
+        // each is no longer than the time that it is part of
+        let soon = Request { rdma: Some((20 * MS, 98 * MS)), ..reading };
+        assert_eq!(parts(&cut(&soon, &[])), [(Owner::Wire, 13), (Owner::Rdma, 78), (Owner::Server, 10)]);
+        // with an episode, too: one that repairs what the client sent has the way itself
+        let gap = episode(1, Kind::Gap, End::B, 80 * MS, 85 * MS);
+        assert_eq!(cut(&reading, &[gap]).time.of(Owner::Wire), 20 * MS);
+        let repaired = Episode { trigger: Trigger::Rto, ..episode(1, Kind::Recovery, End::A, 70 * MS, 85 * MS) };
+        let found = cut(&reading, &[repaired]);
+        let expected = [(Owner::Wire, 11), (Owner::Recovery, 15), (Owner::Rdma, 50), (Owner::Server, 25)];
+        assert_eq!(parts(&found), expected);
     }
 
     #[test]

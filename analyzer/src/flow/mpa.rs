@@ -9,7 +9,8 @@
 //! ```
 //!
 //! An FPDU that lies in one piece is passed on without a copy; others are put together in a buffer that is used again.
-//! Markers are taken out on the way, the CRC being computed over them.
+//! Markers are taken out on the way, the CRC being computed over them. The receiver asks for them (4.3): where that was
+//! not captured, they are looked for in FPDUs whose CRC is wrong.
 
 use super::tcp::Piece;
 use alloc::boxed::Box;
@@ -118,6 +119,8 @@ pub struct Framer {
     phase: Phase,
     crc: CrcUse,
     markers: bool,
+    /// It is known if there are markers.
+    markers_known: bool,
     /// The connection is known to be MPA: the search is content with less, and never gives up.
     known: bool,
     /// The first byte seen need not be the first of the stream.
@@ -216,7 +219,7 @@ impl Framer {
             None => {}
         }
         if let Some(markers) = markers {
-            self.markers = markers;
+            (self.markers, self.markers_known) = (markers, true);
         }
         if let Some(search) = &mut self.search {
             search.anchored = false;
@@ -255,7 +258,9 @@ impl Framer {
                 Phase::Framing if self.markers => return self.frame_marked(piece, check, emit),
                 Phase::Framing => {
                     let Some(rest) = self.frame(piece, check, emit) else { return };
-                    self.begin_search(false);
+                    if !self.markers {
+                        self.begin_search(false);
+                    }
                     piece = rest;
                 }
                 Phase::Search => {
@@ -328,7 +333,8 @@ impl Framer {
         }
     }
 
-    /// Takes one FPDU after the other while the framing is known. Returns the bytes from which on it is not.
+    /// Takes one FPDU after the other while the framing is known. Returns the bytes from which on it is not, or from
+    /// which on there are markers.
     #[inline]
     fn frame<'a>(&mut self, piece: Piece<'a>, check: bool, emit: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         let mut bytes = piece.bytes;
@@ -346,7 +352,11 @@ impl Framer {
                 break;
             }
             let (fpdu, rest) = bytes.split_at(total);
+            let before = self.crc;
             let crc = self.check_crc(fpdu, check);
+            if crc != Crc::Used(Check::Good) && check && before != CrcUse::Off && self.find_markers(bytes) {
+                return Some(Piece { bytes, ..piece });
+            }
             if crc != Crc::Used(Check::Good) && !self.fits(fpdu) && !plausible(rest) {
                 // neither here nor behind it is an FPDU
                 return Some(Piece { bytes, ..piece });
@@ -359,6 +369,58 @@ impl Framer {
             return None;
         }
         self.keep(Piece { bytes, ..piece }, check, emit)
+    }
+
+    /// Looks for markers in the first FPDU of these bytes, whose CRC is wrong without, if it is not known that there are
+    /// none. Markers stand 512 bytes apart, anywhere in an FPDU, and say how far behind its length field: the CRC over
+    /// them shows that they are markers.
+    #[cold]
+    fn find_markers(&mut self, bytes: &[u8]) -> bool {
+        /// Places that look like a marker of which the CRC is computed, at most.
+        const TRIES_MAX: usize = 4;
+        if self.markers_known {
+            return false;
+        }
+        let first = bytes.chunks_exact(MARKER_LEN).take(MARKER_INTERVAL as usize / MARKER_LEN).enumerate();
+        let is_like_one = |(n, word): &(usize, &[u8])| {
+            let at = n * MARKER_LEN;
+            **word == (at as u32).to_be_bytes()
+        };
+        for (n, _) in first.filter(is_like_one).take(TRIES_MAX) {
+            let at = n * MARKER_LEN;
+            // the length field is behind a marker at the beginning
+            let header = &bytes[if at == 0 { MARKER_LEN } else { 0 }..];
+            let Some((length, _)) = header.split_first_chunk::<2>() else { continue };
+            let total = fpdu_len(u16::from_be_bytes(*length));
+            let longest = total + (total / (MARKER_INTERVAL as usize - MARKER_LEN) + 2) * MARKER_LEN;
+            let marked = Self {
+                phase: Phase::Framing,
+                crc: CrcUse::On,
+                markers: true,
+                markers_known: true,
+                known: true,
+                begun: self.begun,
+                position: MARKER_INTERVAL - at as u32,
+                header_at: MARKER_INTERVAL - at as u32,
+                sum: Some(0),
+                ..Self::default()
+            };
+            let (mut first, mut is_right) = (None, true);
+            let piece = Piece { bytes: &bytes[..bytes.len().min(longest)], missing: 0, in_frame: false };
+            marked.clone().frame_marked(piece, true, &mut |framed| match framed {
+                Framed::Fpdu { crc, .. } => _ = first.get_or_insert(crc),
+                Framed::MarkerBad { .. } => is_right &= first.is_some(),
+                _ => {}
+            });
+            if first == Some(Crc::Used(Check::Good)) && is_right {
+                let Self { crc, markers, markers_known, position, header_at, sum, .. } = marked;
+                (self.crc, self.markers, self.markers_known) = (crc, markers, markers_known);
+                (self.position, self.header_at, self.sum) = (position, header_at, sum);
+                (self.marker_have, self.have, self.holed) = (0, 0, false);
+                return true;
+            }
+        }
+        false
     }
 
     /// Adds to the FPDU that is being put together. Returns the bytes behind it.
@@ -1156,6 +1218,48 @@ mod tests {
             ends.push(stream.len());
         }
         (stream, ends)
+    }
+
+    #[test]
+    fn markers_that_no_handshake_told_of_are_found() {
+        let (stream, ends) = with_markers(&[100, 200, 1200, 488, 20, 5000, 0, 700]);
+        let data = |from: usize| [100, 200, 1200, 488, 20, 5000, 0, 700][from..].to_vec();
+        let read = |mut framer: Framer, from: usize, segments: &[usize]| {
+            let mut seen = Seen::default();
+            let mut at = from;
+            for to in segments.iter().copied().chain([stream.len()]).filter(|to| *to > from) {
+                seen.push(&mut framer, &stream[at..to], 0);
+                at = to;
+            }
+            assert!(framer.markers, "from {from}");
+            let bad = seen.fpdus.iter().filter(|(_, crc)| *crc == Crc::Used(Check::Bad)).count();
+            assert_eq!((bad, seen.markers.len()), (0, 0), "from {from}");
+            seen.fpdus.iter().map(|(fpdu, _)| fpdu.len() - fpdu_len(HEADERS as u16)).collect::<Vec<_>>()
+        };
+        let padded =
+            |from: usize| data(from).into_iter().map(|n| fpdu_len((HEADERS + n) as u16) - fpdu_len(HEADERS as u16));
+        // behind a Request or Reply, with its first FPDU, and from any later one on: one FPDU a segment, or several
+        for crc in [CrcUse::Unknown, CrcUse::On] {
+            for (from, start) in [0].into_iter().chain(ends.iter().copied()).enumerate().take(ends.len() - 1) {
+                let told = Framer { crc, ..framer(false) };
+                for segments in [&ends[..], &[][..]] {
+                    assert_eq!(read(told.clone(), start, segments), padded(from).collect::<Vec<_>>(), "from {from}");
+                }
+            }
+        }
+        // not where it is known that there are none, nor where the bytes are only like markers
+        let known = |markers: Option<bool>| {
+            let (mut seen, mut framer) = (Seen::default(), framer(false));
+            framer.agree(Some(true), markers);
+            seen.push(&mut framer, &stream, 0);
+            framer.markers
+        };
+        assert_eq!([known(Some(false)), known(None)], [false, true]);
+        let mut wrong = write(0, 600);
+        wrong[36..40].copy_from_slice(&36u32.to_be_bytes());
+        let (mut seen, mut framer) = (Seen::default(), framer(false));
+        seen.push(&mut framer, &wrong, 0);
+        assert_eq!((seen.fpdus, framer.markers), (vec![(wrong, Crc::Used(Check::Bad))], false));
     }
 
     #[test]

@@ -21,7 +21,7 @@ const DUPLICATES: u32 = 3;
 /// ns by which an age is rounded down at most.
 const AGE_STEP: i64 = 1_000;
 /// ns that a retransmission timer waits at least (RFC 6298 says 1 s; Linux 200 ms).
-const TIMEOUT_LEAST: i64 = 200_000_000;
+pub(super) const TIMEOUT_LEAST: i64 = 200_000_000;
 /// ns after the acknowledgment within which a D-SACK may still come.
 const SETTLED_AFTER: i64 = 1_000_000_000;
 /// Copies without anything from the receiver after which it is said to be silent.
@@ -37,6 +37,12 @@ const PROMPTLY: i64 = 500_000;
 
 /// ns by which a segment must be behind its sender's clock to have been held up on the way.
 const HELD_UP: i64 = 15_000_000;
+/// ns by which the clock of a capture is set at least, if both directions are late.
+const STEP_LEAST: i64 = 100_000_000;
+/// ns by which the delays of both directions differ at most, if the clock was set.
+const STEP_JITTER: i64 = 5_000_000;
+/// The same as a part of the step.
+const STEP_SHARE: i64 = 16;
 /// ns of a timestamp's tick: all stacks in use count milliseconds. A clock that does not is not read.
 const TICK: i64 = 1_000_000;
 /// ns that the clock of a sender is watched before it is trusted.
@@ -79,8 +85,43 @@ impl Clock {
         Some(delay.saturating_sub(self.least[0].min(self.least[1])))
     }
 
+    /// From now on, all is so much later on the capture's clock.
+    fn step(&mut self, ns: i64) {
+        self.least = self.least.map(|least| least.saturating_add(ns));
+    }
+
     fn new(at: i64, timestamp: u32) -> Self {
         Self { first: (at, timestamp), least: [0, 0], window: at, is_trusted: false }
+    }
+}
+
+/// Segments that were held up, as it seems, since the peer was heard last.
+#[derive(Clone, Copy, Debug)]
+struct HeldUp {
+    /// Time at which the first was made, and of its capture.
+    since: At,
+    until: At,
+    delay: i64,
+    count: u32,
+    /// The part of it that is counted.
+    time: i64,
+}
+
+/// The clock of the peer's timestamps.
+#[derive(Clone, Copy, Debug)]
+struct PeerClock {
+    clock: Clock,
+    newest: u32,
+    /// Delay of the newest segment, in ns, and if that had data.
+    last: Option<(i64, bool)>,
+}
+
+impl PeerClock {
+    /// True if the peer's newest segment is late by as much, and by more than the ways of both directions are at once.
+    fn is_as_late(&self, delay: i64) -> bool {
+        let jitter = STEP_JITTER.max(delay / STEP_SHARE);
+        let is_same = |late: i64| late.saturating_sub(delay).saturating_abs() <= jitter;
+        delay >= STEP_LEAST && self.last.is_some_and(|(late, _)| is_same(late))
     }
 }
 
@@ -90,6 +131,8 @@ struct Retransmission {
     seq: u32,
     end: u32,
     at: At,
+    /// Its last copy.
+    latest: At,
     /// Time at which the first copy went out, or was noticed to be missing.
     since: At,
     /// The first copy was never seen.
@@ -107,6 +150,13 @@ impl Retransmission {
     fn over(&self, until: At) -> Over {
         let Self { since, seq: sequence, end, at: copy, is_filled, is_reported, .. } = *self;
         Over::Recovery { since, until, sequence, bytes: end.wrapping_sub(sequence), copy, is_filled, is_reported }
+    }
+
+    /// The end of its repair: its acknowledgment, or if that waited for something else, the time at which the last copy
+    /// had been received, as far as the shortest way to the receiver and back tells.
+    fn repaired(&self, acked: At, way: Option<i64>) -> At {
+        let heard = way.map(|way| At { frame: self.latest.frame, time: self.latest.time.saturating_add(way) });
+        heard.filter(|heard| heard.time < acked.time).unwrap_or(acked)
     }
 
     /// True if its sender waited as long as a retransmission timer does.
@@ -178,7 +228,7 @@ pub enum Over {
     Recovery {
         /// Time at which the lost segment went out, or was noticed to be missing.
         since: At,
-        /// Time of its acknowledgment.
+        /// Time of its acknowledgment, or by which it had been received.
         until: At,
         /// Its first sequence number.
         sequence: u32,
@@ -194,6 +244,13 @@ pub enum Over {
     /// The way from the sender's TCP to the capture point.
     HeldUp {
         /// Time at which the sender made the segment.
+        since: At,
+        /// Time of its capture.
+        until: At,
+    },
+    /// Nothing: the clock of the capture was set. What was said to be held up since then was not.
+    ClockStep {
+        /// Time of the next segment, less the step.
         since: At,
         /// Time of its capture.
         until: At,
@@ -246,6 +303,8 @@ pub struct Repair {
     delayed: Option<(At, At, Option<u32>)>,
     since_data: bool,
     clock: Option<Clock>,
+    peers_clock: Option<Box<PeerClock>>,
+    held_up: Option<Box<HeldUp>>,
     held_up_until: i64,
     /// The shortest time from data to its acknowledgment, in ns.
     round_trip: Option<i64>,
@@ -257,11 +316,83 @@ const fn before(a: u32, b: u32) -> bool {
 }
 
 impl Repair {
-    /// The sender sends a segment without data, which begins at `seq`. Data before that has left it.
+    /// The sender sends a segment without data, which begins at `seq`. Data before that has left it. Before the last byte
+    /// that was acknowledged it asks if its peer is there (RFC 9293 3.8.4).
     pub fn empty(&mut self, at: At, seq: u32, timestamp: Option<u32>) {
+        let is_last = |end: u32| end == seq.wrapping_add(1);
+        if self.acked.is_some_and(is_last) && self.newest.is_some_and(|(_, end)| is_last(end)) {
+            return self.asks(at);
+        }
         if self.newest.is_some_and(|(_, newest)| before(newest, seq)) {
             self.ahead.get_or_insert_with(|| Box::new((at, timestamp, seq)));
         }
+    }
+
+    /// The sender asks if its peer is there.
+    #[cold]
+    fn asks(&mut self, at: At) {
+        match self.silent_since {
+            Some(_) => self.copies += 1,
+            None => self.silent_since = Some(at),
+        }
+    }
+
+    /// A segment is behind its sender's clock by so many ns: it was held up, or the clock of the capture was set, which
+    /// the other direction shows as well.
+    #[cold]
+    fn late(&mut self, at: At, delay: i64, losses: &mut Option<Box<Losses>>) -> Option<Over> {
+        let since = At { frame: at.frame, time: at.time.saturating_sub(delay) };
+        if let Some((late, has_data)) =
+            self.peers_clock.as_ref().filter(|peer| peer.is_as_late(delay)).and_then(|p| p.last)
+        {
+            self.step(delay, late);
+            // with data, the direction of the peer tells it
+            return (!has_data).then_some(Over::ClockStep { since, until: at });
+        }
+        let losses = losses.get_or_insert_default();
+        losses.held_up.add(at, 1);
+        // one wait, however many segments came out of it
+        let begun = since.time.max(self.held_up_until);
+        let time = (at.time - begun).max(0);
+        losses.held_up_time = losses.held_up_time.saturating_add(time);
+        self.held_up_until = at.time;
+        let held = self.held_up.get_or_insert_with(|| Box::new(HeldUp { since, until: at, delay, count: 0, time: 0 }));
+        held.count += 1;
+        held.time = held.time.saturating_add(time);
+        Some(Over::HeldUp { since, until: at })
+    }
+
+    /// The clock of the capture was set: segments of both directions are later from now on.
+    fn step(&mut self, mine: i64, peers: i64) {
+        if let Some(clock) = &mut self.clock {
+            clock.step(mine);
+        }
+        if let Some(peer) = &mut self.peers_clock {
+            peer.clock.step(peers);
+            peer.last = None;
+        }
+    }
+
+    /// The peer's clock, in an acknowledgment. If that is as late as what was held up before it, nothing was.
+    #[inline]
+    fn heard(&mut self, at: At, timestamp: u32, has_data: bool, losses: &mut Option<Box<Losses>>) -> Option<Over> {
+        let new = || Box::new(PeerClock { clock: Clock::new(at.time, timestamp), newest: timestamp, last: None });
+        let peer = self.peers_clock.get_or_insert_with(new);
+        if before(timestamp, peer.newest) {
+            // captured once more, or overtaken
+            return None;
+        }
+        peer.newest = timestamp;
+        peer.last = peer.clock.delay(at.time, timestamp).map(|late| (late, has_data));
+        let held = self.held_up.take()?;
+        let (late, _) = peer.last.filter(|_| peer.is_as_late(held.delay))?;
+        self.step(held.delay, late);
+        if let Some(losses) = losses {
+            (1..held.count).for_each(|_| losses.held_up.retract());
+            losses.held_up.retract_at(held.until);
+            losses.held_up_time = losses.held_up_time.saturating_sub(held.time);
+        }
+        Some(Over::ClockStep { since: held.since, until: held.until })
     }
 
     /// Data of which an empty segment showed before that it had left comes by for the first time: it was lost, if its
@@ -295,16 +426,14 @@ impl Repair {
         if let Some(delay) = delay.filter(|delay| *delay >= HELD_UP)
             && matches!(was, SegmentKind::New | SegmentKind::Early)
         {
-            let losses = losses.get_or_insert_default();
-            losses.held_up.add(at, 1);
-            // one wait, however many segments came out of it
-            let since = At { frame: at.frame, time: at.time.saturating_sub(delay) };
-            let begun = since.time.max(self.held_up_until);
-            losses.held_up_time = losses.held_up_time.saturating_add((at.time - begun).max(0));
-            self.held_up_until = at.time;
-            over = Some(Over::HeldUp { since, until: at });
+            over = self.late(at, delay, losses);
         }
         match was {
+            // the last byte again, which its peer has
+            SegmentKind::New if self.newest.is_some_and(|(_, newest)| newest == end) => {
+                self.asks(at);
+                return over;
+            }
             SegmentKind::New => {
                 self.gap = None;
                 if self.ahead.is_some() {
@@ -432,12 +561,27 @@ impl Repair {
             |age: i64| is_reported && self.hole_at.time.saturating_add(AGE_STEP) > sent.at.time.saturating_sub(age);
         let is_prompt = sent.age.is_some_and(|age| age.saturating_add(AGE_STEP) <= heard && !is_asked(age));
         let Sent { at, seq, end, timestamp, .. } = *sent;
-        Retransmission { seq, end, at, since, is_filled: false, is_reported, is_prompt, timestamp, acked_at: None }
+        let latest = at;
+        Retransmission {
+            seq,
+            end,
+            at,
+            latest,
+            since,
+            is_filled: false,
+            is_reported,
+            is_prompt,
+            timestamp,
+            acked_at: None,
+        }
     }
 
     fn open(&mut self, again: Retransmission, losses: &mut Losses) {
         // the same once more: it is one loss, tried again
-        if self.again.iter().any(|known| known.seq == again.seq && known.end == again.end && known.acked_at.is_none()) {
+        let is_same =
+            |known: &&mut Retransmission| known.seq == again.seq && known.end == again.end && known.acked_at.is_none();
+        if let Some(known) = self.again.iter_mut().find(is_same) {
+            known.latest = again.at;
             return;
         }
         if self.again.len() >= OPEN_MAX
@@ -456,6 +600,9 @@ impl Repair {
         emit: &mut impl FnMut(Over),
     ) {
         let Acknowledged { at, ack, sacks, timestamp, echo, has_data } = *acknowledgment;
+        if let Some(over) = timestamp.and_then(|timestamp| self.heard(at, timestamp, has_data, losses)) {
+            emit(over);
+        }
         if self.copies >= SILENT_COPIES
             && let Some(from) = self.silent_since
         {
@@ -505,18 +652,20 @@ impl Repair {
         if self.again.is_empty() {
             return;
         }
+        let way = self.round_trip;
         for again in self.again.iter_mut().filter(|again| again.acked_at.is_none() && !before(ack, again.end)) {
             again.acked_at = Some(at);
             // the echo of an earlier clock than the copy's: it answers the first one
             let is_first = again.timestamp.zip(echo).is_some_and(|(sent, echo)| before(echo, sent));
             if again.is_filled {
-                losses.get_or_insert_default().recovered(again.since, at);
-                emit(again.over(at));
+                let until = again.repaired(at, way);
+                losses.get_or_insert_default().recovered(again.since, until);
+                emit(again.over(until));
             } else if is_first && !again.is_reported {
                 losses.get_or_insert_default().ack_late.add(again.at, 1);
                 again.end = again.seq;
             } else if !again.is_prompt && (again.is_reported || self.says_sack || again.is_timed_out()) {
-                emit(again.over(at));
+                emit(again.over(again.repaired(at, way)));
             }
         }
         self.again.retain(|again| again.end != again.seq);
@@ -551,7 +700,7 @@ impl Repair {
                 _ => &mut losses.unheard,
             };
             tally.add(again.at, 1);
-            losses.recovered(again.since, acked);
+            losses.recovered(again.since, again.repaired(acked, self.round_trip));
         }
     }
 
@@ -635,7 +784,12 @@ impl Repair {
 
     /// Bytes of memory besides its own size.
     pub fn memory(&self) -> usize {
-        self.again.capacity() * size_of::<Retransmission>() + self.copied.capacity() * size_of::<(u32, u32, u64)>()
+        let held_up = self.held_up.as_ref().map_or(0, |_| size_of::<HeldUp>());
+        let clock = self.peers_clock.as_ref().map_or(0, |_| size_of::<PeerClock>());
+        held_up
+            + clock
+            + self.again.capacity() * size_of::<Retransmission>()
+            + self.copied.capacity() * size_of::<(u32, u32, u64)>()
     }
 }
 
@@ -751,6 +905,62 @@ mod tests {
         let least = TIMEOUT_LEAST / MS;
         assert_eq!(lost(300, None, 9 + least), []);
         assert_eq!(lost(300, None, 10 + least), [(10, 11 + least)]);
+    }
+
+    #[test]
+    fn a_peer_that_is_asked_and_does_not_answer_is_silent() {
+        // so many probes, a second from each other; with data, they hold the last byte
+        let silent = |probes: i64, is_empty: bool, answer: Option<i64>| {
+            let mut tap = Tap::default();
+            tap.send(0, 100, SegmentKind::New).ack(1, 200, &[], 0);
+            for n in 0..probes {
+                let at = tap.at(1000 * (n + 10));
+                if is_empty {
+                    tap.repair.empty(at, 199, None);
+                } else {
+                    let (echo, is_older, age, was) = (None, None, None, SegmentKind::New);
+                    let sent = Sent { at, seq: 199, end: 200, timestamp: None, echo, is_older, age, was };
+                    tap.repair.sent(&sent, 0, &mut tap.losses);
+                }
+            }
+            if let Some(ms) = answer {
+                tap.ack(ms, 200, &[], 0);
+            }
+            let last = tap.at(1000 * (probes + 9));
+            tap.repair.finish(last, &mut tap.losses);
+            let found = tap.losses.and_then(|losses| losses.unanswered);
+            found.map(|found| (found.from.time / MS, found.lasted() / MS, found.times, found.answered))
+        };
+        let least = i64::from(SILENT_COPIES) + 1;
+        for is_empty in [true, false] {
+            assert_eq!(silent(least - 1, is_empty, None), None);
+            assert_eq!(silent(least, is_empty, None), Some((10_000, 3000, SILENT_COPIES + 1, false)));
+            assert_eq!(silent(least, is_empty, Some(13_500)), Some((10_000, 3500, SILENT_COPIES + 1, true)));
+            assert_eq!(silent(1, is_empty, Some(10_001)), None);
+        }
+    }
+
+    #[test]
+    fn a_repair_is_over_when_the_copy_has_been_received() {
+        // to the receiver and back takes 4 ms; the acknowledgment comes with an answer, so many ms after the last copy
+        let until = |copies: &[i64], acked: i64| {
+            let mut tap = Tap::default();
+            tap.send(0, 100, SegmentKind::New).ack(4, 200, &[(10, 20)], 0);
+            tap.send(10, 200, SegmentKind::New);
+            copies.iter().for_each(|ms| _ = tap.send(*ms, 200, SegmentKind::Repeated));
+            tap.ack(acked, 300, &[], acked as u32);
+            let over = tap.over.iter().find_map(|over| match over {
+                Over::Recovery { since, until, .. } => Some((since.time / MS, until.time / MS)),
+                _ => None,
+            });
+            let last = tap.at(9000);
+            tap.repair.finish(last, &mut tap.losses);
+            (over, tap.losses.map(|losses| losses.recovery / MS))
+        };
+        assert_eq!(until(&[310], 312), (Some((10, 312)), Some(302)));
+        assert_eq!(until(&[310], 400), (Some((10, 314)), Some(304)));
+        // the first copy was lost as well
+        assert_eq!(until(&[310, 910], 990), (Some((10, 914)), Some(904)));
     }
 
     #[test]
@@ -1142,6 +1352,51 @@ mod tests {
             (losses.held_up.count, losses.held_up_time)
         };
         assert_eq!([held_up(HELD_UP - 1), held_up(HELD_UP)], [(0, 0), (1, HELD_UP)]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_makes_both_directions_late() {
+        // milliseconds by which the capture's clock is ahead of the sender's and of the peer's, from 500 ms on
+        let told = |mine: i64, peers: i64, is_peer_first: bool| {
+            let mut tap = Tap::default();
+            let send = |tap: &mut Tap, ms: i64, late: i64, seq: u32| {
+                let ns = (ms + late) * MS;
+                let timestamp = Some(ms as u32);
+                let was = SegmentKind::New;
+                let over = tap.again(Again { ns, seq, was, timestamp, is_older: None, way: 0 });
+                tap.over.extend(over);
+            };
+            let hear = |tap: &mut Tap, ms: i64, late: i64, ack: u32| {
+                let timestamp = Some(7000 + ms as u32);
+                let at = tap.at(ms + late);
+                let heard = Acknowledged { at, ack, sacks: &[], timestamp, echo: None, has_data: false };
+                let over = &mut tap.over;
+                tap.repair.acknowledged(&heard, &mut tap.losses, &mut |o| over.push(o));
+            };
+            for n in 0..5u32 {
+                send(&mut tap, 100 * i64::from(n), 0, 100 * n);
+                hear(&mut tap, 100 * i64::from(n) + 1, 0, 100 * n + 100);
+            }
+            if is_peer_first {
+                hear(&mut tap, 500, peers, 500);
+            }
+            for n in 5..9u32 {
+                send(&mut tap, 100 * i64::from(n) + 1, mine, 100 * n);
+                hear(&mut tap, 100 * i64::from(n) + 2, peers, 100 * n + 100);
+            }
+            let steps = tap.over.iter().filter(|over| matches!(over, Over::ClockStep { .. })).count();
+            let losses = tap.losses.unwrap_or_default();
+            (steps, losses.held_up.count, losses.held_up_time / MS)
+        };
+        for is_peer_first in [false, true] {
+            assert_eq!(told(9000, 9000, is_peer_first), (1, 0, 0));
+            assert_eq!(told(60_000, 60_001, is_peer_first), (1, 0, 0));
+            assert_eq!(told(0, 9000, is_peer_first), (0, 0, 0));
+            let (steps, count, _) = told(9000, 0, is_peer_first);
+            assert_eq!((steps, count > 0), (0, true), "one direction alone was held up");
+            let (steps, count, _) = told(9000, 4000, is_peer_first);
+            assert_eq!((steps, count > 0), (0, true), "each by another time");
+        }
     }
 
     #[test]

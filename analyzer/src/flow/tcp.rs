@@ -8,6 +8,7 @@
 //! A segment that begins at the end of the last one is passed on without a copy. Early segments are held back, up to a
 //! limit. Of bytes that come twice the first copy counts. Positions are sequence numbers unwrapped to 64 bits.
 
+use super::repair::TIMEOUT_LEAST;
 use crate::op::At;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -114,9 +115,11 @@ pub struct Stream {
     gap_since: i64,
     /// Time in ns of the last segment.
     last: i64,
-    /// The last stretches that were skipped because the receiver had them: from, to, and the time of the last segment
-    /// before that.
+    /// The last stretches that were skipped because the receiver had them: from, to, and the time of the first segment
+    /// after that; of those that were skipped since the last segment, its time.
     skipped: VecDeque<(u64, u64, i64)>,
+    /// Some were skipped since the last segment.
+    skips: bool,
     fin: Option<u64>,
     /// Sequence number of the first byte.
     first: u32,
@@ -234,10 +237,19 @@ impl Stream {
         }
         let pos = self.position(seq);
         let end = pos + u64::from(length);
+        // the first segment behind an acknowledgment may stand right behind it: what is acknowledged is sent again if
+        // a timer had run out alone
+        let patience = |last: i64| match self.skips && last == self.last {
+            true => TIMEOUT_LEAST - 1,
+            false => REORDERED_WITHIN_NS,
+        };
         let is_inside = |(from, to, last): &(u64, u64, i64)| {
-            *from <= pos && end <= *to && at.time.saturating_sub(*last) <= REORDERED_WITHIN_NS
+            *from <= pos && end <= *to && at.time.saturating_sub(*last) <= patience(*last)
         };
         let Some(place) = self.skipped.iter().position(is_inside) else { return false };
+        if self.skips {
+            self.goes_on(at);
+        }
         let (from, to, last) = self.skipped[place];
         self.skipped[place].1 = pos;
         if end < to {
@@ -250,6 +262,15 @@ impl Stream {
         true
     }
 
+    /// The first segment since stretches were skipped.
+    #[cold]
+    fn goes_on(&mut self, at: At) {
+        self.skips = false;
+        let last = self.last;
+        self.last = last.max(at.time);
+        self.skipped.iter_mut().filter(|(_, _, time)| *time == last).for_each(|(.., time)| *time = self.last);
+    }
+
     /// The peer has acknowledged all before this sequence number.
     #[inline]
     pub fn acknowledged(&mut self, ack: u32, emit: &mut impl FnMut(Event<'_>)) {
@@ -258,7 +279,9 @@ impl Stream {
         }
         self.acked = self.acked.max(self.position(ack));
         if !self.held.is_empty() {
+            let gaps = self.counts.gaps;
             self.skip_acknowledged(emit);
+            self.skips |= self.counts.gaps > gaps;
         }
     }
 
@@ -296,6 +319,9 @@ impl Stream {
             self.start(seq);
         }
         let bytes = &bytes[..bytes.len().min(length as usize)];
+        if self.skips {
+            self.goes_on(at);
+        }
         self.last = at.time;
         self.counts.segments += 1;
         if seq == self.next as u32 && self.held.is_empty() && self.highest == self.next {
@@ -501,6 +527,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
     use std::string::{String, ToString};
+    use std::vec;
 
     /// A conversation: segments of one side, acknowledgments of the other, and the events of the stream.
     struct Tap {
@@ -720,6 +747,34 @@ mod tests {
         }
         let kept = tap.stream.skipped.iter().map(|(from, to, _)| (*from as u32, *to as u32));
         assert_eq!((kept.clone().count(), kept.min()), (SKIPPED_MAX, Some((126, 128))));
+    }
+
+    #[test]
+    fn the_first_segment_behind_an_acknowledgment_may_be_one_that_it_answers() {
+        // acknowledged long after the last segment, the missing one stands behind the acknowledgment
+        let found = |segments: &[(i64, u32)]| {
+            let mut tap = Tap::new(99);
+            tap.send(100, "ab").send(106, "gh").ack(108);
+            let last = tap.stream.last;
+            let times = segments.iter();
+            times.map(|(ns, seq)| tap.stream.found(At { frame: 2, time: last + ns }, *seq, 2)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&[(TIMEOUT_LEAST - 1, 102)]), [true]);
+        assert_eq!(found(&[(TIMEOUT_LEAST, 102)]), [false]);
+        // others stand near to it
+        let second = |ns: i64| found(&[(TIMEOUT_LEAST / 2, 102), (TIMEOUT_LEAST / 2 + ns, 104)]);
+        assert_eq!(
+            [second(REORDERED_WITHIN_NS), second(REORDERED_WITHIN_NS + 1)],
+            [vec![true, true], vec![true, false]]
+        );
+        // and what was sent after the acknowledgment shows how much later it is
+        let after = |ns: i64| {
+            let mut tap = Tap::new(99);
+            tap.send(100, "ab").send(104, "ef").ack(106).send(106, "gh");
+            let last = tap.stream.last;
+            tap.stream.found(At { frame: 2, time: last + ns }, 102, 2)
+        };
+        assert_eq!([after(REORDERED_WITHIN_NS), after(REORDERED_WITHIN_NS + 1)], [true, false]);
     }
 
     #[test]

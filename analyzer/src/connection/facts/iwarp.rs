@@ -1,11 +1,13 @@
 //! Rules of TCP, MPA, DDP and RDMAP. RFC 9293, RFC 5040, RFC 5041, RFC 5044, RFC 6581.
 
 use super::{Listener, way};
+use crate::connection::Opening;
 use crate::env::Layer;
 use crate::episodes::{Cause, Episode, Kind, Trigger};
-use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
+use crate::finding::{Blame, Certainty, Finding, Group, Rule, Severity, Site};
 use crate::flow::iwarp::{FlowFact, FlowSink};
 use crate::flow::repair::Over;
+use crate::messages::smbd::link::Link;
 use crate::missed::Rests;
 use crate::op::{At, End, RdmaOp, StreamBytes};
 use crate::pieces::Assembly;
@@ -23,6 +25,11 @@ const NEVER_OPENED: i64 = 1_000_000_000;
 /// The read depth that says that none is agreed on (RFC 6581 9.1).
 const NO_DEPTH: u32 = 0x3fff;
 
+/// What an end did if its peer ended the connection for it.
+const CAUSED: &str = "sent the message that made its peer end the connection";
+/// Why an access was refused that strayed from what was advertised.
+const NOT_ADVERTISED: &str = "It used a key, an address or a direction that its peer had not advertised";
+
 impl FlowSink for Listener<'_> {
     fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T) {
         self.env.layer(Layer::Rdma);
@@ -39,8 +46,11 @@ impl FlowSink for Listener<'_> {
             FlowFact::CrcBad => {
                 health.crc_bad += 1;
                 let way = way(self.connection, by).unwrap_or("of one direction");
-                // TCP found the segment undamaged: it was made wrong, or changed where TCP does not look
-                self.wire(at, Rule::MpaCrc, Blame::Unknown, sure, format_args!("the CRC of an FPDU {way} is wrong"));
+                // TCP found the segment undamaged: it was made wrong, or changed where TCP does not look. The receiver
+                // says in its Request or Reply if there are markers: without it, bytes may be taken for an FPDU's.
+                let certainty = if self.has_started(by.peer()) { sure } else { Certainty::Guess };
+                let text = format_args!("the CRC of an FPDU {way} is wrong");
+                self.wire(at, Rule::MpaCrc, Blame::Unknown, certainty, text);
             }
             FlowFact::MarkerBad { pointer, expected } => {
                 self.wire(
@@ -319,55 +329,140 @@ impl Listener<'_> {
             Over::HeldUp { since, until } => {
                 episodes.add(held(Kind::HeldUp, since, until));
             }
+            Over::ClockStep { since, until } => {
+                episodes.clock_set(by, since, until);
+                let step = Milliseconds(until.since(since));
+                let text = format_args!("the times jump ahead by {step}, and the timestamps of neither end do");
+                self.wire(until, Rule::CaptureClock, Blame::Capture, Certainty::IfNothingWasMissed, text);
+            }
             Over::RoundTrip(took) => episodes.round_trip(by.peer(), took),
             Over::Silence(found) => self.silence(by, &found),
             Over::Misplaced => {}
         }
     }
 
-    /// `by` ends the connection for something that its peer did, unless it says that the fault is its own, or the
-    /// wire's.
+    /// `by` ends the connection and says why: for its own error, for what the capture shows that its peer did, or for
+    /// what nothing explains.
     fn terminated(&mut self, at: At, by: End, terminate: &Terminate) {
         const LLP: u8 = 2;
+        const DDP: u8 = 1;
+        /// Of RDMAP and DDP.
         const LOCAL_CATASTROPHIC: u8 = 0;
-        const MPA_CRC: u8 = 2;
         /// Of RDMAP, a remote protection error; of DDP, one of a tagged buffer.
         const PROTECTION: u8 = 1;
+        /// Of DDP.
+        const UNTAGGED: u8 = 2;
+        /// Of a tagged buffer of DDP; the codes before it are about memory.
+        const TAGGED_VERSION: u8 = 4;
+        const NO_BUFFER: u8 = 2;
+        const TOO_LONG: u8 = 5;
+        const TCP_CLOSED: u8 = 1;
+        const MPA_CRC: u8 = 2;
+        const MPA_LOCAL: u8 = 5;
         let (own, peers) = (self.blame(by), self.blame(by.peer()));
         self.connection.broke_off(by, at);
-        match (terminate.layer, terminate.error_type, terminate.code) {
-            (LLP, _, MPA_CRC) => {
-                let text = format_args!("an FPDU arrived damaged, and its receiver ended the connection: {terminate}");
-                self.wire(at, Rule::RdmapTerminate, Blame::Unknown, Certainty::IfNothingWasMissed, text);
+        let likely = Certainty::IfNothingWasMissed;
+        let is_access = |t: &Terminate| t.error_type == PROTECTION && (t.layer != DDP || t.code != TAGGED_VERSION);
+        let (blame, certainty, what, why) = match (terminate.layer, terminate.error_type, terminate.code) {
+            (LLP, _, MPA_CRC) => (
+                Blame::Unknown,
+                likely,
+                "an FPDU arrived damaged, and its receiver ended the connection",
+                "Bytes changed where TCP does not look: in an adapter, a host, or a device that makes checksums anew",
+            ),
+            (LLP, _, TCP_CLOSED) => (
+                Blame::Unknown,
+                likely,
+                "the connection was ended because TCP was closed or lost below it",
+                "The TCP connection failed: packets were lost for too long, or one side closed it",
+            ),
+            (0 | DDP, LOCAL_CATASTROPHIC, _) | (LLP, _, MPA_LOCAL) => (
+                own,
+                Certainty::Certain,
+                "ended the connection because of its own error",
+                "An error inside the host or the adapter of that side: see its logs",
+            ),
+            (0 | DDP, ..) if is_access(terminate) && self.connection.is_stray(by.peer()) => {
+                (peers, self.broke(peers).unwrap_or(likely), CAUSED, NOT_ADVERTISED)
             }
-            (0 | 1, LOCAL_CATASTROPHIC, _) => {
-                let text = format_args!("ended the connection because of its own error: {terminate}");
-                self.wire(at, Rule::RdmapTerminate, own, Certainty::Certain, text);
-            }
-            (0 | 1, PROTECTION, _) if !self.connection.is_stray(by.peer()) => {
-                // only its receiver knows the reason
-                let text = format_args!(
-                    "an access was refused, though all seem to lie in memory that was advertised: {terminate}"
-                );
-                self.wire(at, Rule::RdmapTerminate, Blame::Unknown, Certainty::Guess, text);
-            }
-            _ => {
-                // certain if the broken rule was seen
-                let id = Some(self.connection.id);
-                let is_seen = |f: &Finding| {
-                    f.connection == id
-                        && f.by == peers
-                        && f.severity == Severity::Error
-                        && f.certainty == Certainty::Certain
-                };
-                let certainty = if self.env.findings.iter().any(is_seen) {
-                    Certainty::Certain
-                } else {
-                    Certainty::IfNothingWasMissed
-                };
-                let text = format_args!("sent the message that made its peer end the connection: {terminate}");
-                self.wire(at, Rule::RdmapTerminate, peers, certainty, text);
-            }
+            // only its receiver knows the reason
+            (0 | DDP, ..) if is_access(terminate) => (
+                Blame::Unknown,
+                Certainty::Guess,
+                "an access was refused, though all seem to lie in memory that was advertised",
+                "A key, bounds or access rights that are not as advertised, or memory that was taken back too early",
+            ),
+            (layer, error_type, code) => match (self.broke(peers), layer, error_type, code) {
+                (Some(certainty), ..) => (peers, certainty, CAUSED, "The side that the finding names broke a rule"),
+                (None, DDP, UNTAGGED, NO_BUFFER) if self.had_credits(by.peer()) => (
+                    own,
+                    likely,
+                    "ended the connection because it had no receive for a message that its peer had a credit for",
+                    "It granted credits for which it had posted no receives ([MS-SMBD] 3.1.5.9)",
+                ),
+                (None, DDP, UNTAGGED, TOO_LONG) if self.kept_size(by.peer()) => (
+                    own,
+                    likely,
+                    "ended the connection because a message no longer than agreed on was too long for its receive",
+                    "It posted receives that are shorter than the MaxReceiveSize that it sent",
+                ),
+                (None, DDP, UNTAGGED, NO_BUFFER) => (
+                    Blame::Unknown,
+                    Certainty::Guess,
+                    "ended the connection because it had no receive for a message",
+                    "Messages without credits, or credits for which no receives were posted",
+                ),
+                (None, DDP, UNTAGGED, TOO_LONG) => (
+                    Blame::Unknown,
+                    Certainty::Guess,
+                    "ended the connection because a message was too long for its receive",
+                    "A message longer than agreed on, or receives that are shorter",
+                ),
+                _ => (
+                    Blame::Unknown,
+                    Certainty::Guess,
+                    "ended the connection for an error that the capture does not show",
+                    "An adapter that sends, or reads, headers otherwise than the specification says",
+                ),
+            },
+        };
+        self.wire(at, Rule::RdmapTerminate, blame, certainty, format_args!("{what}: {terminate}"));
+        self.env.findings.because(Rule::RdmapTerminate, Some(self.connection.id), blame, Some(why));
+    }
+
+    /// How certain it is that a side broke a rule, if it seems so: of what was found, the most certain.
+    fn broke(&self, side: Blame) -> Option<Certainty> {
+        use Group::{Credits, Data, KnownBug, Memory, Negotiate, Transport};
+        // an adapter looks no higher
+        let is_below =
+            |rule: Rule| matches!(rule.row().group, Negotiate | Data | Credits | Memory | Transport | KnownBug);
+        let id = Some(self.connection.id);
+        let is_its =
+            |f: &&Finding| f.connection == id && f.by == side && f.severity == Severity::Error && is_below(f.rule);
+        let found = self.env.findings.iter().filter(is_its).map(|f| f.certainty).max();
+        found.filter(|_| side != Blame::Unknown)
+    }
+
+    /// True if an end of SMB Direct had a credit for all that it sent.
+    fn had_credits(&self, by: End) -> bool {
+        let is_within =
+            |link: &Link| link.side(by).overruns == 0 && link.credits(by).known().is_some_and(|held| held >= 0);
+        !self.connection.missed.anything() && self.connection.smbd().is_some_and(|smbd| is_within(&smbd.link))
+    }
+
+    /// True if an end of SMB Direct was told how long its messages may be: a longer one would have been reported.
+    fn kept_size(&self, by: End) -> bool {
+        let is_known = |link: &Link| link.side(by.peer()).max_receive_size.is_some();
+        !self.connection.missed.anything() && self.connection.smbd().is_some_and(|smbd| is_known(&smbd.link))
+    }
+
+    /// True if the MPA Request or Reply of an end was captured.
+    fn has_started(&self, end: End) -> bool {
+        let Opening { mpa_revision, rdma_opened, .. } = &self.connection.opening;
+        match self.connection.roles.sure_client() {
+            Some(client) if client == end => mpa_revision.is_some(),
+            Some(_) => rdma_opened.is_some(),
+            None => false,
         }
     }
 
@@ -608,13 +703,38 @@ mod tests {
             Listener { connection: &mut connection, env }.fact(at(3), End::B, FlowFact::Terminate(terminate));
             env.findings.iter().find(|f| f.rule == Rule::RdmapTerminate).map(|f| (f.by, f.certainty))
         };
-        let (sure, unsure) =
-            (Some((Blame::Client, Certainty::Certain)), Some((Blame::Client, Certainty::IfNothingWasMissed)));
-        assert_eq!(certainty(Blame::Client, Severity::Error, Certainty::Certain, ID), sure);
-        assert_eq!(certainty(Blame::Server, Severity::Error, Certainty::Certain, ID), unsure, "its own");
-        assert_eq!(certainty(Blame::Client, Severity::Warn, Certainty::Certain, ID), unsure, "no error");
-        assert_eq!(certainty(Blame::Client, Severity::Error, Certainty::Guess, ID), unsure);
-        assert_eq!(certainty(Blame::Client, Severity::Error, Certainty::Certain, ID + 1), unsure, "another connection");
+        let open = Some((Blame::Unknown, Certainty::Guess));
+        for known in [Certainty::Certain, Certainty::IfNothingWasMissed, Certainty::Guess] {
+            assert_eq!(certainty(Blame::Client, Severity::Error, known, ID), Some((Blame::Client, known)));
+        }
+        assert_eq!(certainty(Blame::Server, Severity::Error, Certainty::Certain, ID), open, "its own");
+        assert_eq!(certainty(Blame::Client, Severity::Warn, Certainty::Certain, ID), open, "no error");
+        assert_eq!(certainty(Blame::Client, Severity::Error, Certainty::Certain, ID + 1), open, "another connection");
+    }
+
+    #[test]
+    fn whose_fault_a_terminate_is_without_an_error_that_was_seen() {
+        let ended = |layer: u8, error_type: u8, code: u8| {
+            let mut connection = ConnectionState::new(Transport::Iwarp, at(1));
+            connection.roles.learn(End::A, Source::Handshake);
+            let env: &mut Env = &mut Env::new(Options::default(), alone::Listener::default());
+            let terminate = Terminate { layer, error_type, code, segment_length: None, ddp: None, read_request: None };
+            Listener { connection: &mut connection, env }.fact(at(3), End::B, FlowFact::Terminate(terminate));
+            let found = env.findings.iter().map(|f| (f.by, f.certainty, f.why.is_some())).collect::<Vec<_>>();
+            assert_eq!((found.len(), found[0].2), (1, true));
+            (found[0].0, found[0].1)
+        };
+        let open = (Blame::Unknown, Certainty::Guess);
+        let likely = (Blame::Unknown, Certainty::IfNothingWasMissed);
+        let own = (Blame::Server, Certainty::Certain);
+        // its own errors; TCP, and damage
+        assert_eq!([ended(0, 0, 0), ended(1, 0, 0), ended(2, 0, 5)], [own; 3]);
+        assert_eq!([ended(2, 0, 1), ended(2, 0, 2)], [likely; 2]);
+        // memory, headers, and receives without credits that are known
+        let unseen =
+            [(0, 1, 0), (1, 1, 1), (1, 1, 4), (0, 2, 5), (1, 2, 1), (1, 2, 2), (1, 2, 3), (1, 2, 4), (1, 2, 5)];
+        assert_eq!(unseen.map(|(layer, kind, code)| ended(layer, kind, code)), [open; 9]);
+        assert_eq!([ended(2, 0, 3), ended(2, 0, 6), ended(3, 0, 0)], [open; 3]);
     }
 
     #[test]

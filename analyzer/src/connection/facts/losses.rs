@@ -162,6 +162,9 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
         if let Some(thrice) = flow.thrice {
             sent_again(connection, thrice, rules, emit);
         }
+        if flow.is_tcp {
+            seem_lost(connection, losses(), rules, emit);
+        }
         return mirrored(connection, emit);
     }
     let emit = &mut |finding: Finding| {
@@ -461,6 +464,36 @@ fn sent_again(connection: &ConnectionState, thrice: &[Tally; 2], rules: &Rules, 
             tally,
             format_args!(
                 "{count} {way} {went} in the capture more than twice: lost and sent again, or sent again without need"
+            ),
+        );
+    }
+    found.finish(rules.lost, Blame::Network, Certainty::Guess, emit);
+}
+
+/// Reports segments that seem to have been lost, of a connection whose segments a mirror shows twice. Copies of a mirror
+/// neither fill a hole nor answer the report of one; what else goes by again may be one.
+fn seem_lost<'s>(
+    connection: &ConnectionState,
+    losses: impl Iterator<Item = (End, &'s Losses)>,
+    rules: &Rules,
+    emit: &mut impl FnMut(Finding),
+) {
+    let mut found = Both::new(connection);
+    for (by, losses) in losses {
+        let mut lost = losses.lost_before.clone();
+        if losses.lost_behind.any() {
+            if lost.any() {
+                lost.add(losses.lost_behind.first, losses.lost_behind.count);
+            } else {
+                lost = losses.lost_behind.clone();
+            }
+        }
+        let (count, way) = (Many(losses.lost(), rules.unit), Direction(connection, by));
+        let (seem, took) = (if losses.lost() == 1 { "seems" } else { "seem" }, RecoveryTime(losses.recovery));
+        found.add(
+            &lost,
+            format_args!(
+                "{count} {way} {seem} to have been lost and sent again{took}, as far as a mirror's copies show"
             ),
         );
     }
@@ -1161,6 +1194,28 @@ mod tests {
         // not all of them are wrong, but many were taken
         assert_eq!(sides([11, 2, 8], 5), [Blame::Capture, Blame::Capture]);
         assert_eq!(sides([12, 3, 8], 5), [Blame::Network, Blame::Capture, Blame::Unknown]);
+    }
+
+    #[test]
+    fn losses_among_the_copies_of_a_mirror_are_a_guess() {
+        let told = |before: u64, behind: u64, needless: u64, is_tcp: bool| {
+            let found = findings(is_tcp, &|_, losses, view| {
+                (losses[0].lost_before, losses[0].lost_behind) = (times(before), times(behind));
+                losses[0].needless = times(needless);
+                view.is_mirrored = true;
+            });
+            let is_loss = |f: &&Finding| [Rule::TcpLoss, Rule::RcRetransmit].contains(&f.rule);
+            let loss = found.iter().find(is_loss).map(|f| (f.by, f.certainty, f.count, f.text.clone()));
+            (found.iter().any(|f| f.rule == Rule::RcDuplicate), loss)
+        };
+        let loss = |count: u64, text: &str| {
+            let text = alloc::format!("{text} to have been lost and sent again, as far as a mirror's copies show");
+            (true, Some((Blame::Network, GUESS, count, text)))
+        };
+        assert_eq!(told(1, 0, 9, true), loss(1, "1 segment from the client to the server seems"));
+        assert_eq!(told(0, 2, 9, true), loss(2, "2 segments from the client to the server seem"));
+        assert_eq!(told(1, 2, 9, true), loss(3, "3 segments from the client to the server seem"));
+        assert_eq!([told(0, 0, 9, true), told(1, 2, 9, false)], [(true, None), (true, None)]);
     }
 
     #[test]
