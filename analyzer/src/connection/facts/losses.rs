@@ -184,8 +184,8 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
     for (by, losses) in losses() {
         silent(connection, by, losses, rules, 1, emit);
         nagle(connection, by, losses, emit);
-        held_up(connection, by, losses, emit);
     }
+    held_up(connection, losses(), emit);
 }
 
 /// Reports requests that the server itself was slow to answer: those that no lower layer held up.
@@ -732,17 +732,23 @@ fn nagle(connection: &ConnectionState, by: End, losses: &Losses, emit: &mut impl
     found.finish(Rule::TcpNagle, blame(connection, by), certainty, emit);
 }
 
-fn held_up(connection: &ConnectionState, by: End, losses: &Losses, emit: &mut impl FnMut(Finding)) {
+fn held_up<'s>(
+    connection: &ConnectionState,
+    losses: impl Iterator<Item = (End, &'s Losses)>,
+    emit: &mut impl FnMut(Finding),
+) {
     let mut found = Both::new(connection);
-    let (count, way, took) =
-        (Many(losses.held_up.count, "segment"), Direction(connection, by), Milliseconds(losses.held_up_time));
-    found.add(
-        &losses.held_up,
-        format_args!(
-            "{count} {way} passed the capture point long after the sender's own timestamps, {took} in all: \
-            held up before it"
-        ),
-    );
+    for (by, losses) in losses {
+        let (count, way, took) =
+            (Many(losses.held_up.count, "segment"), Direction(connection, by), Milliseconds(losses.held_up_time));
+        found.add(
+            &losses.held_up,
+            format_args!(
+                "{count} {way} passed the capture point long after the sender's own timestamps, {took} in all: \
+                held up before it"
+            ),
+        );
+    }
     // two clocks are compared, the sender's and that of the capture: neither is certain
     found.finish(Rule::TcpHeld, Blame::Network, Certainty::Guess, emit);
 }
@@ -981,6 +987,20 @@ mod tests {
         assert_eq!(lossy(|losses| losses.repeated = times(1)), Some((Rule::TcpNagle, GUESS)));
         assert_eq!(lossy(|losses| losses.lost_before = times(1)), Some((Rule::TcpNagle, GUESS)));
         assert_eq!(rules(true, |losses| losses.held_up = times(1)), [(Rule::TcpHeld, GUESS)]);
+        // both directions in one finding, each with its own number
+        let held_up = findings(true, &|_, losses, _| {
+            for (losses, (n, ms)) in losses.iter_mut().zip([(5, 100), (112, 900)]) {
+                (losses.held_up, losses.held_up_time) = (times(n), ms * MS);
+            }
+        });
+        let [found] = &held_up[..] else { panic!("{held_up:?}") };
+        assert_eq!((found.rule, found.count), (Rule::TcpHeld, 117));
+        assert!(
+            found.text.starts_with("5 segments from the client to the server passed")
+                && found.text.contains("; 112 segments from the server to the client passed"),
+            "{}",
+            found.text
+        );
         let by = [0, 1].map(|end: usize| findings(false, &|_, losses, _| losses[end].needless = times(2))[0].by);
         assert_eq!(by, [Blame::Client, Blame::Server]);
         let unknown = findings(false, &|connection, losses, _| {
