@@ -1215,8 +1215,8 @@ rules! {
         title: "A Read chunk stands at an impossible position.",
         says: "The position must be a multiple of four, count from the beginning of the unreduced RPC message, and lie \
             within it; chunks \
-               follow one another without overlap.",
-        causes: ["A client that rounds or orders its chunks wrongly", "An attack on the server's reassembly (see \
+               do not overlap. Their order in the list does not matter.",
+        causes: ["A client that rounds or counts positions wrongly", "An attack on the server's reassembly (see \
             BUG-CVE-2026-89526)"],
         cure: "Update the client; check that the server answers with an error.",
     }
@@ -2442,7 +2442,7 @@ rules! {
     }
     BugCve202689526 "BUG-CVE-2026-89526" Error KnownBug "RFC 8166 3.4.5; CVE-2026-89526" {
         title: "Read chunks that overlap or lie past the inline body: an unfixed NFS server reads out of bounds.",
-        says: "Positions rise without overlap and lie within the message. svcrdma rebuilt the message from positions \
+        says: "Read chunks do not overlap and lie within the message. svcrdma rebuilt the message from positions \
             that it had not \
                checked.",
         causes: ["An attack or a fuzzer on an NFS/RDMA server"],

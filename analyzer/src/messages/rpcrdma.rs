@@ -31,7 +31,7 @@ use core::fmt;
 use hashbrown::HashMap;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::rpc;
-use rdmascope_dissector::wire::rpcrdma::{Error, Proc, RpcRdma as Header, Segment};
+use rdmascope_dissector::wire::rpcrdma::{Error, Proc, ReadSegment, Reads, RpcRdma as Header, Segment};
 use rdmascope_dissector::wire::xdr::Stream;
 
 /// Bytes of a message in a Position-Zero Read chunk or a reply chunk put together at most.
@@ -103,7 +103,7 @@ pub enum Kind<'a> {
         /// True if it stands in the reply chunk rather than in the Send.
         is_long: bool,
         /// The call, if it was in a Position-Zero Read chunk and is whole now.
-        call: Option<&'a [u8]>,
+        call: Option<Stream<'a>>,
     },
     /// RDMA_ERROR: the responder could not read the call.
     Error,
@@ -221,6 +221,8 @@ struct Call {
     long_call: Vec<u8>,
     long_have: u64,
     long_want: u64,
+    /// The read list of such a call, if it has chunks with data too: as it stands in the header.
+    reads: Vec<u8>,
     /// Arrived bytes of a reply in the reply chunk.
     long_reply: Vec<u8>,
     /// Segments of the write list, and their number in each chunk.
@@ -636,7 +638,9 @@ impl RpcRdma {
         call.long_reply.truncate(written);
         let message = if is_long { Stream::long(header, &call.long_reply) } else { Stream::inline(header) };
         let is_call_whole = call.long_want > 0 && call.long_have >= call.long_want;
-        let kind = Kind::Reply { message, is_long, call: is_call_whole.then_some(call.long_call.as_slice()) };
+        let long_call =
+            Stream { bytes: &call.long_call, reads: Reads::of(&call.reads), ..Stream::default() };
+        let kind = Kind::Reply { message, is_long, call: is_call_whole.then_some(long_call) };
         let (first, last, is_whole) = (send.first, send.last, send.bytes.len() as u64 >= u64::from(send.wire_length));
         emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
         for key in &call.keys {
@@ -774,26 +778,23 @@ impl RpcRdma {
     }
 }
 
-/// Checks the chunk lists of a call.
-fn chunk_rules(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, is_whole: bool) {
+/// Checks the positions of read chunks, which come in rising order. A message of which `inline` bytes are not in them
+/// was sent.
+fn positions(cx: &mut FrameContext<'_>, by: End, inline: u64, chunks: impl Iterator<Item = ReadSegment>) {
     let sure = Rests::FRAME;
-    let inline = if header.is_long() || !is_whole { u64::MAX } else { header.payload.len() as u64 };
     let (mut last, mut last_end, mut removed) = (0u64, 0u64, 0u64);
-    for segment in header.reads.iter() {
+    for segment in chunks {
         let position = u64::from(segment.position);
+        if position != last {
+            // positions count the round-up bytes, which may be in the chunk or not
+            removed = removed.next_multiple_of(4);
+        }
         if position % 4 != 0 {
             cx.report(
                 Rule::RpcrdmaPosition,
                 by,
                 sure,
                 format_args!("has a read chunk at position {position}, not a multiple of 4"),
-            );
-        } else if position < last {
-            cx.report(
-                Rule::RpcrdmaPosition,
-                by,
-                sure,
-                format_args!("has a read chunk at position {position} behind one at {last}"),
             );
         } else if position > inline.saturating_add(removed) {
             let text = format_args!("has a read chunk at position {position}, past the end of the message");
@@ -818,10 +819,28 @@ fn chunk_rules(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, is_whole
         }
         last_end =
             if position == last { last_end.max(position) } else { position }.saturating_add(segment.length.into());
-        last = last.max(position);
-        if position > 0 {
-            removed += u64::from(segment.length);
-        }
+        last = position;
+        removed = removed.saturating_add(segment.length.into());
+    }
+}
+
+/// Checks the chunk lists of a call.
+fn chunk_rules(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, is_whole: bool) {
+    let sure = Rests::FRAME;
+    // a Position-Zero Read chunk is the message itself, out of which other chunks may have been taken
+    let inline = match header.is_long() {
+        true if header.reads.has_message() => header.reads.at(0).map(|segment| u64::from(segment.length)).sum(),
+        false if is_whole => header.payload.len() as u64,
+        _ => u64::MAX,
+    };
+    let chunks = header.reads.iter().filter(|segment| segment.position > 0);
+    if chunks.clone().is_sorted_by_key(|segment| segment.position) {
+        positions(cx, by, inline, chunks);
+    } else {
+        // the list has no order
+        let mut sorted: Vec<_> = chunks.collect();
+        sorted.sort_by_key(|segment| segment.position);
+        positions(cx, by, inline, sorted.into_iter());
     }
     let written = header.writes.iter().chain(header.reply).flat_map(|chunk| chunk.segments());
     for Segment { offset, length, .. } in header.reads.iter().map(|s| s.segment()).chain(written) {
@@ -873,6 +892,9 @@ fn advertise(cx: &mut FrameContext<'_>, memory: &mut Memory, by: End, header: &H
         *offset += u64::from(segment.length);
     }
     call.long_want = long;
+    if long > 0 && data > 0 {
+        call.reads = header.reads.bytes().to_vec();
+    }
     let mut data = 0;
     for chunk in header.writes.iter() {
         call.chunk_sizes.push(chunk.len() as u32);

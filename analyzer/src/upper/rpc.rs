@@ -24,7 +24,7 @@ use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::nfs::{self, Op, Visit};
 use rdmascope_dissector::wire::portmap::Mapping;
 use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, Program};
-use rdmascope_dissector::wire::rpcrdma::{RpcRdma as Header, Segment};
+use rdmascope_dissector::wire::rpcrdma::{Reads, RpcRdma as Header, Segment};
 use rdmascope_dissector::wire::xdr::Stream;
 
 /// Rows of a portmapper's answer that are looked at.
@@ -260,7 +260,7 @@ impl Rpc {
                 same_xid(cx, message, &stream);
             }
             if let Some(header) = message.header.filter(|_| pending.is_whole || is_protected(&pending)) {
-                reduced_argument(cx, message.by, header, &pending);
+                reduced_argument(cx, message.by, &header.reads, Rests::FRAME, &pending);
             }
         }
         self.name_call(&mut pending);
@@ -304,7 +304,7 @@ impl Rpc {
         message: &RpcMessage<'_>,
         stream: &Stream<'_>,
         is_long: bool,
-        call: Option<&[u8]>,
+        call: Option<Stream<'_>>,
         t: &mut T,
     ) {
         let caller = message.by.peer();
@@ -325,13 +325,14 @@ impl Rpc {
         pending.names.begin_reply();
         if let Some(call) = call.filter(|_| pending.memo.is_none()) {
             if T::ON {
-                t.source("Reassembled call", call);
+                t.source("Reassembled call", call.bytes);
             }
-            pending.is_whole = decode(cx, &Stream::whole(call), &mut pending, t);
+            pending.is_whole = decode(cx, &call, &mut pending, t);
             if T::ON {
                 t.end_source();
             }
             self.name_call(&mut pending);
+            reduced_argument(cx, caller, &call.reads, Rests::since(pending.exchange.request), &pending);
             pending.names.begin_reply();
         }
         if is_long && T::ON {
@@ -571,26 +572,27 @@ fn is_protected(pending: &Pending) -> bool {
 
 /// Checks the argument of a call in read chunks: it must be allowed there, and the count in the stream must be that of
 /// the chunk.
-fn reduced_argument(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, pending: &Pending) {
-    let mut positions = header.reads.iter().map(|segment| segment.position).filter(|position| *position > 0);
+fn reduced_argument(cx: &mut FrameContext<'_>, by: End, reads: &Reads<'_>, rests: Rests, pending: &Pending) {
+    let at = pending.exchange.request_end;
+    let mut positions = reads.iter().map(|segment| segment.position).filter(|position| *position > 0);
     let Some(position) = positions.next() else { return };
     if is_protected(pending) {
-        cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, format_args!("{UNDER_GSS}"));
+        cx.report_at(at, Rule::RpcrdmaDdp, by, rests, format_args!("{UNDER_GSS}"));
     } else if let Some([false, _]) = eligible(pending) {
         let command = pending.memo.and_then(|memo| pending.names.command(&memo)).unwrap_or("the call");
         let text = format_args!("has an argument of {command} in a read chunk that must not be there");
-        cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, text);
+        cx.report_at(at, Rule::RpcrdmaDdp, by, rests, text);
     }
     let names = &pending.names;
     if let (Some(count), true, 1) = (names.count, names.reduced, names.transfers)
         && positions.all(|p| p == position)
     {
-        let length: u64 = header.reads.at(position).map(|segment| u64::from(segment.length)).sum();
+        let length: u64 = reads.at(position).map(|segment| u64::from(segment.length)).sum();
         let count = u64::from(count);
         // the round-up bytes may be there or not
         if length < count || length > count.next_multiple_of(4) {
             let text = format_args!("writes {count} bytes, but the read chunk has {length}");
-            cx.report(Rule::RpcrdmaChunkLength, by, Rests::FRAME, text);
+            cx.report_at(at, Rule::RpcrdmaChunkLength, by, rests, text);
         }
     }
 }

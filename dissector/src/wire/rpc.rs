@@ -469,6 +469,21 @@ pub fn parse<'a, T: Trace>(message: &'a [u8], memo: Option<Memo>, t: &mut T) -> 
     }
 }
 
+/// A message that was decoded as far as possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded<'a> {
+    /// Its header.
+    pub message: Message<'a>,
+    /// The input behind it.
+    pub rest: &'a [u8],
+    /// Reason that its arguments or results could not be read to their end.
+    pub fault: Option<Fault>,
+    /// Position of a read chunk at which none of the items that were read begins.
+    pub unread: Option<u32>,
+    /// True if a write chunk that has bytes belongs to none of the items that were read.
+    pub is_unmatched: bool,
+}
+
 /// Decodes a whole RPC message: its header, and arguments or results of the programs known here (NFS, its callback
 /// program, MOUNT, NLM, portmap and rpcbind, NFSACL). For a reply, `memo` is the memo of the call: without it results
 /// stay bytes. `visitor` is called with every NFS operation. The rest is the input behind the message.
@@ -481,11 +496,24 @@ pub fn dissect<'a, T: Trace, V: Visit<'a>>(
     t: &mut T,
     visitor: &mut V,
 ) -> PResult<'a, Message<'a>> {
+    match decode(stream, memo, t, visitor) {
+        Ok(decoded) => Ok((decoded.rest, decoded.message)),
+        Err(fault) => Err(nom::Err::Error(fault)),
+    }
+}
+
+/// The same, with all that is known of where it ended.
+///
+/// # Errors
+/// If the RPC header cannot be read.
+pub fn decode<'a, T: Trace, V: Visit<'a>>(
+    stream: &Stream<'a>,
+    memo: Option<Memo>,
+    t: &mut T,
+    visitor: &mut V,
+) -> Read<Decoded<'a>> {
     let mut x = Xdr::new(stream, t);
-    let message = match header(&mut x, memo) {
-        Ok(m) => m,
-        Err(fault) => return Err(nom::Err::Error(fault)),
-    };
+    let message = header(&mut x, memo)?;
     let memo = match &message {
         Message::Call(call) => Some(call.memo),
         Message::Reply(reply) => {
@@ -499,12 +527,11 @@ pub fn dissect<'a, T: Trace, V: Visit<'a>>(
         if !x.i.is_empty() {
             x.rest(f::UNKNOWN_BODY);
         }
-        return Ok((x.i, message));
+        return Ok(Decoded { message, rest: x.i, fault: None, unread: None, is_unmatched: false });
     };
-    match body(&mut x, call, &memo, visitor) {
-        Ok(()) => Ok((x.i, message)),
-        Err(_) => Ok((&[], message)),
-    }
+    let fault = body(&mut x, call, &memo, visitor).err();
+    let rest = if fault.is_none() { x.i } else { &[] };
+    Ok(Decoded { message, rest, fault, unread: x.unread(), is_unmatched: x.is_unmatched() })
 }
 
 /// Arguments or results, out of their RPCSEC_GSS wrapping.

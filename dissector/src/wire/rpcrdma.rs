@@ -129,6 +129,16 @@ pub struct Reads<'a> {
 impl<'a> Reads<'a> {
     const ELEMENT: usize = 4 + ReadSegment::LEN;
 
+    /// The list whose elements are these bytes, as [`emit_reads`] writes them.
+    pub const fn of(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    /// The elements as they stand in the header.
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Number of segments.
     pub const fn len(&self) -> usize {
         self.bytes.len() / Self::ELEMENT

@@ -69,6 +69,9 @@ impl<'a> Stream<'a> {
     }
 }
 
+/// Segments of a read list at most whose chunks are looked for in any order. Longer lists are taken to be in order.
+const UNSORTED_MAX: usize = 256;
+
 /// A counted run of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opaque<'a> {
@@ -92,10 +95,10 @@ pub struct Xdr<'a, 'r, T: Trace> {
     /// Bytes that were taken out before here, in segments, and the padding that would have gone with them.
     removed: u64,
     padding: u64,
-    /// Read chunks behind the next one, in the order of the list, which is the order of their positions.
+    /// The read list; without the chunks that were passed, if it is in the order of positions.
     reads: Reads<'a>,
-    next_read: Reads<'a>,
-    /// Its position; beyond any position where there is none.
+    is_sorted: bool,
+    /// Position of the next read chunk; beyond any position where there is none.
     next_position: u64,
     reads_passed: u32,
     /// Write chunks not yet matched. Empty in calls: there the write list is an offer.
@@ -115,7 +118,7 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
             removed: 0,
             padding: 0,
             reads: stream.reads,
-            next_read: Reads::default(),
+            is_sorted: stream.reads.len() > UNSORTED_MAX || stream.reads.iter().is_sorted_by_key(|s| s.position),
             next_position: u64::MAX,
             reads_passed: 0,
             writes: Chunks::default(),
@@ -136,16 +139,36 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
         (self.total - self.behind - self.i.len()) as u64 + self.removed
     }
 
-    /// Goes on to the next read chunk whose position is not before `from`.
+    /// Goes on to the next read chunk whose position is not before `from`. The list may have its chunks in any order.
     fn next_read(&mut self, from: u64) {
-        self.next_position = u64::MAX;
-        while let Some(chunk) = self.reads.next_chunk() {
-            let position = chunk.iter().next().map_or(0, |s| u64::from(s.position));
-            if position >= from {
-                (self.next_read, self.next_position) = (chunk, position);
-                return;
-            }
+        let position = |reads: &Reads<'a>| reads.iter().next().map(|s| u64::from(s.position));
+        while self.is_sorted && position(&self.reads).is_some_and(|position| position < from) {
+            self.reads.next_chunk();
         }
+        let next = if self.is_sorted {
+            position(&self.reads)
+        } else {
+            self.reads.iter().map(|s| u64::from(s.position)).filter(|position| *position >= from).min()
+        };
+        self.next_position = next.unwrap_or(u64::MAX);
+    }
+
+    /// The segments of the next read chunk.
+    fn next_segments(&self) -> impl Iterator<Item = Segment> + Clone + use<'a, T> {
+        let position = self.next_position as u32;
+        let behind = self.reads.iter().take_while(|s| s.position == position).count();
+        // of a list in order, only the first ones are looked at
+        self.reads.at(position).take(if self.is_sorted { behind } else { usize::MAX })
+    }
+
+    /// Position of the first read chunk that was not met, where no item begins.
+    pub fn unread(&self) -> Option<u32> {
+        u32::try_from(self.next_position).ok()
+    }
+
+    /// True if a write chunk that has bytes belongs to none of the items read.
+    pub fn is_unmatched(&self) -> bool {
+        self.writes.clone().any(|chunk| chunk.length() > 0)
     }
 
     /// Runs `decode` inside a subtree. See [`crate::trace::scope`].
@@ -365,18 +388,11 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
     fn reduced(&mut self, def: Def, at: &'a [u8], length: u32, eligible: bool) -> Option<Opaque<'a>> {
         let position = self.position();
         if self.next_position == position || self.next_position == position + self.padding {
-            let (position, chunk) = (self.next_position, self.next_read);
-            self.trace_reduced(
-                def,
-                at,
-                length,
-                "read",
-                self.reads_passed,
-                Some(position as u32),
-                chunk.iter().map(|s| s.segment()),
-            );
-            self.removed += chunk.length();
-            self.padding += chunk.length().wrapping_neg() & 3;
+            let (position, segments) = (self.next_position, self.next_segments());
+            let taken: u64 = segments.clone().map(|s| u64::from(s.length)).sum();
+            self.trace_reduced(def, at, length, "read", self.reads_passed, Some(position as u32), segments);
+            self.removed += taken;
+            self.padding += taken.wrapping_neg() & 3;
             self.reads_passed += 1;
             self.next_read(position + 1);
             return Some(Opaque { length, bytes: &[], reduced: true });
@@ -561,6 +577,25 @@ mod tests {
             assert_eq!(text, "data in read chunk 0, 5 bytes in 2 segments from 0x1000 key 0x0000000a");
             assert_eq!(tree.number("rdmascope.reduced.position"), Some(8));
             assert_eq!(tree.all("rdmascope.reduced.handle").count(), 3);
+        }
+    }
+
+    #[test]
+    fn read_chunks_may_stand_in_any_order() {
+        // word, count 8 (data in a chunk), word, count 4 (data in a chunk)
+        let inline = words(&[1, 8, 2, 4]);
+        let segment = |position, length| rpcrdma::ReadSegment { position, handle: 0xa, length, offset: 0x1000 };
+        let (message, first, second) = (segment(0, 28), segment(8, 8), segment(24, 4));
+        for list in [[message, first, second], [second, message, first], [second, first, message]] {
+            let mut bytes = Vec::new();
+            rpcrdma::emit_reads(&list, &mut bytes);
+            let stream = Stream { bytes: &inline, reads: Reads::of(&bytes), ..Stream::default() };
+            let mut x = Xdr::new(&stream, &mut Off);
+            assert_eq!((x.u32(toy::WORD).unwrap(), x.unread()), (1, Some(8)));
+            assert_eq!(x.item(toy::DATA, false).unwrap(), Opaque { length: 8, bytes: &[], reduced: true });
+            assert_eq!((x.u32(toy::WORD).unwrap(), x.unread()), (2, Some(24)));
+            assert_eq!(x.item(toy::DATA, false).unwrap(), Opaque { length: 4, bytes: &[], reduced: true });
+            assert_eq!((x.position(), x.unread()), (28, None), "{list:?}");
         }
     }
 

@@ -1,0 +1,142 @@
+//! Conversations of NFS over RDMA: those that keep the rules although they look unusual, and how sure and whose what is
+//! found in the others is.
+
+#[path = "common/build.rs"]
+mod build;
+mod common;
+
+use build::*;
+use rdmascope_analyzer::finding::{Blame, Finding};
+use rdmascope_analyzer::report::Report;
+use rdmascope_analyzer::rules::Severity;
+use rdmascope_dissector::wire::ib::bth::Opcode;
+use rdmascope_dissector::wire::ib::ext::{self, aeth_bytes};
+
+type Make = fn(&mut Conversation);
+
+const OP_PUTFH: u32 = 22;
+const OP_READ: u32 = 25;
+const OP_WRITE: u32 = 38;
+
+fn run(make: impl Fn(&mut Conversation)) -> Report {
+    let mut conversation = Conversation::default();
+    make(&mut conversation);
+    common::analyze_frames(&conversation.frames).0
+}
+
+/// Rule, severity, side and text of what is found, notes about good practice aside.
+fn found(make: impl Fn(&mut Conversation)) -> Vec<(&'static str, Severity, Blame, String)> {
+    let shown = |f: &&Finding| f.rule.id().starts_with("RPC") || f.rule.id().starts_with("BUG") || f.rule.id().starts_with("RDMA");
+    let text = |f: &Finding| (f.rule.id(), f.severity, f.by, f.text.clone());
+    run(make).findings.iter().filter(shown).map(text).collect()
+}
+
+/// The same by rule and side alone.
+fn broken(make: impl Fn(&mut Conversation)) -> Vec<(&'static str, Blame)> {
+    found(make).into_iter().map(|(rule, _, by, _)| (rule, by)).collect()
+}
+
+/// The peer of `by` writes these bytes to the memory of a key.
+fn write_bytes(c: &mut Conversation, by: usize, key: u32, bytes: &[u8]) {
+    let reth = Conversation::reth(key, address(key), bytes.len() as u32);
+    c.requested(by, Opcode::RC_RDMA_WRITE_ONLY, &reth, bytes);
+}
+
+/// `by` reads these bytes out of the memory of a key.
+fn read_bytes(c: &mut Conversation, by: usize, key: u32, bytes: &[u8]) {
+    let psn = c.read_request(by, key, bytes.len() as u32);
+    let aeth = aeth_bytes(ext::ACK, 1);
+    c.roce(1 - by, Opcode::RC_RDMA_READ_RESPONSE_ONLY.0, psn, &aeth, bytes);
+}
+
+/// The header of a call of NFS 4, and its compound of these operations behind PUTFH.
+fn compound(xid: u32, operations: &[&[u32]]) -> Vec<u8> {
+    let count = operations.len() as u32 + 1;
+    let head = [xid, 0, 2, 100_003, 4, 1, 0, 0, 0, 0, 0, 0, count, OP_PUTFH, 4, 0x1234_5678];
+    words(&[&head[..], &operations.concat()].concat())
+}
+
+/// The reply to it.
+fn results(xid: u32, results: &[&[u32]]) -> Vec<u8> {
+    let count = results.len() as u32 + 1;
+    let head = [xid, 1, 0, 0, 0, 0, 0, 0, count, OP_PUTFH, 0];
+    words(&[&head[..], &results.concat()].concat())
+}
+
+/// WRITE of this many bytes, up to its data.
+fn write(count: u32) -> [u32; 9] {
+    [OP_WRITE, 0, 0, 0, 0, 0, 0, 2, count]
+}
+
+fn written(count: u32) -> [u32; 6] {
+    [OP_WRITE, 0, count, 2, 0, 0]
+}
+
+/// READ of this many bytes.
+fn read(count: u32) -> [u32; 8] {
+    [OP_READ, 0, 0, 0, 0, 0, 0, count]
+}
+
+/// Its result, up to its data.
+fn was_read(count: u32) -> [u32; 4] {
+    [OP_READ, 0, 1, count]
+}
+
+/// A call in a Position-Zero Read chunk with the data of a WRITE in another; true if that stands first in the list.
+fn long_write(c: &mut Conversation, data_first: bool) {
+    c.nfs();
+    let call = compound(2, &[&write(512), &[OP_PUTFH, 4, 7]]);
+    let position = call.len() as u32 - 12;
+    let mut reads = vec![read_segment(0, 5, call.len() as u32), read_segment(position, 6, 512)];
+    if data_first {
+        reads.reverse();
+    }
+    c.send(C, &Rpc { proc: 1, reads, ..Rpc::msg(2, &[]) }.bytes());
+    read_bytes(c, S, 5, &call);
+    c.read(S, 6, 512);
+    c.send(S, &Rpc::msg(2, &results(2, &[&written(512), &[OP_PUTFH, 0]])).bytes());
+}
+
+/// Two WRITEs in one compound, each with its data in a chunk; true if the second chunk stands first in the list.
+fn two_writes(c: &mut Conversation, second_first: bool) {
+    c.nfs();
+    let call = compound(2, &[&write(512), &write(256)]);
+    let first = call.len() as u32 - 36;
+    let mut reads = vec![read_segment(first, 5, 512), read_segment(first + 512 + 36, 6, 256)];
+    if second_first {
+        reads.reverse();
+    }
+    c.send(C, &Rpc { reads, ..Rpc::msg(2, &call) }.bytes());
+    c.read(S, 5, 512);
+    c.read(S, 6, 256);
+    c.send(S, &Rpc::msg(2, &results(2, &[&written(512), &written(256)])).bytes());
+}
+
+#[test]
+fn a_read_list_may_reduce_a_long_call_and_has_no_order() {
+    let legal: [Make; 4] = [
+        |c| long_write(c, false),
+        |c| long_write(c, true),
+        |c| two_writes(c, false),
+        |c| two_writes(c, true),
+    ];
+    for (n, make) in legal.into_iter().enumerate() {
+        assert_eq!(found(make), [], "{n}");
+    }
+}
+
+/// In a long call too, chunks lie within the message and do not overlap.
+#[test]
+fn a_chunk_past_the_end_of_a_long_call_breaks_the_rule() {
+    let past = |position| {
+        move |c: &mut Conversation| {
+            c.nfs();
+            let call = compound(2, &[&write(512)]);
+            let reads = vec![read_segment(0, 5, call.len() as u32), read_segment(position, 6, 512)];
+            c.send(C, &Rpc { proc: 1, reads, ..Rpc::msg(2, &[]) }.bytes());
+        }
+    };
+    assert_eq!(broken(past(100)), []);
+    let blamed = [("RPCRDMA-POSITION", Blame::Client), ("BUG-CVE-2026-89526", Blame::Client)];
+    assert_eq!(broken(past(104)), blamed);
+}
