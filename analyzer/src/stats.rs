@@ -86,8 +86,8 @@ pub struct Long {
 pub struct FarLonger<'c> {
     /// Those that the server itself was slow to answer: nothing else explains them.
     pub slow: Vec<(&'c Long, Usual)>,
-    /// Those whose reply seems to have been lost before the capture point and sent again: all of them took as long as
-    /// the same retransmission timer. A server that is slow takes now this long and now that.
+    /// Those whose reply may have been lost before the capture point and sent again: all of them took as long as the
+    /// same retransmission timer. A server that is slow takes now this long and now that.
     pub resent: Vec<(&'c Long, Usual)>,
 }
 
@@ -97,24 +97,19 @@ impl FarLonger<'_> {
         let slow = self.slow.iter().filter(|(long, _)| long.counts);
         slow.fold(0, |sum: i64, (long, usual)| sum.saturating_add(long.server.saturating_sub(usual.median)))
     }
-
-    /// Time that those waited whose reply was sent again, in ns. A compound counts once.
-    pub fn resent_time(&self) -> i64 {
-        let resent = self.resent.iter().filter(|(long, _)| long.counts);
-        resent.fold(0, |sum: i64, (long, _)| sum.saturating_add(long.server))
-    }
 }
 
 /// The wait in ns that a time of so many ns shows, if that is as long as a retransmission timer, or two or three times
 /// as long: 4.096 µs × 2^n on RC (IBTA 9.7.6.1.3), 200 ms and its doubles on TCP. A reply that was lost before the
 /// capture point comes then.
 pub fn wait_of_timer(took: i64, is_tcp: bool) -> Option<i64> {
-    /// Parts of a timer by which a reply may come later.
-    const PART: i64 = 32;
     let (least, range) = if is_tcp { (200_000_000i64, 0..6) } else { (4096, 9..21) };
     let waits = range.map(|n| least << n).flat_map(|timer| (1..=3).map(move |times| timer * times));
     waits.filter(|wait| took >= *wait && took - wait <= wait / PART).max()
 }
+
+/// Parts of a timer by which a reply may come later.
+const PART: i64 = 32;
 
 /// Requests without a reply that are remembered.
 const OPEN_MAX: usize = 1024;
@@ -228,17 +223,26 @@ impl Commands {
     }
 
     /// Exchanges that took far longer than others, by what explains it. The clock has this tick, in ns; 0 if it is
-    /// fine.
-    pub fn far_longer(&self, is_tcp: bool, tick: i64) -> FarLonger<'_> {
+    /// fine. On RC no timer is shorter than `timeout` ns, if the handshake said so.
+    pub fn far_longer(&self, is_tcp: bool, tick: i64, timeout: Option<i64>) -> FarLonger<'_> {
         /// Replies that make chance unlikely.
         const ALIKE: usize = 3;
+        /// Times as many of them as of those that took a little less or more: for a timer, they stand out.
+        const OUTSTANDING: usize = 4;
         let all: Vec<_> = self.far_above(tick).collect();
         // replies in one frame are one
-        let wait = |long: &Long| wait_of_timer(long.server, is_tcp);
-        let mut waits: Vec<_> = all.iter().filter_map(|(long, _)| Some((wait(long)?, long.reply.frame))).collect();
-        waits.sort_unstable();
-        waits.dedup();
-        let is_timer = |wait| waits.iter().filter(|(other, _)| *other == wait).count() >= ALIKE;
+        let is_possible = |wait: &i64| is_tcp || timeout.is_none_or(|least| *wait >= least);
+        let wait = |long: &Long| wait_of_timer(long.server, is_tcp).filter(is_possible);
+        let mut times: Vec<_> = all.iter().map(|(long, _)| (long.reply.frame, wait(long), long.server)).collect();
+        times.sort_unstable();
+        times.dedup_by_key(|(frame, wait, _)| (*frame, *wait));
+        let is_timer = |timer: i64| {
+            let part = timer / PART;
+            let near = timer - 2 * part..=timer + 3 * part;
+            let hits = times.iter().filter(|(_, wait, _)| *wait == Some(timer)).count();
+            let misses = times.iter().filter(|(_, wait, took)| *wait != Some(timer) && near.contains(took)).count();
+            hits >= ALIKE && hits >= misses * OUTSTANDING
+        };
         let (resent, slow) = all.into_iter().partition(|(long, _)| wait(long).is_some_and(is_timer));
         FarLonger { slow, resent }
     }
@@ -392,7 +396,7 @@ mod tests {
         own.iter().chain(long).for_each(|ms| row.latency.add(ms * MS));
         commands.long = with(&long.iter().map(|ms| (*ms, 1)).collect::<Vec<_>>()).long;
         commands.long.iter_mut().for_each(|long| long.command = command);
-        commands.far_longer(false, 0).slow.into_iter().map(|(_, usual)| usual).collect()
+        commands.far_longer(false, 0, None).slow.into_iter().map(|(_, usual)| usual).collect()
     }
 
     #[test]
@@ -413,7 +417,7 @@ mod tests {
         let mut few = with(&[(3_000, 1)]);
         few.rows.clear();
         few.row("READ").latency.add(3_000 * MS);
-        assert_eq!(few.far_longer(false, 0).slow.len(), 0);
+        assert_eq!(few.far_longer(false, 0, None).slow.len(), 0);
     }
 
     #[test]
@@ -422,14 +426,14 @@ mod tests {
         let row = commands.row("READ");
         (0..100).for_each(|_| row.latency.add(0));
         commands.long[0].command = "READ";
-        assert_eq!([0, 45 * MS, 1_000 * MS].map(|tick| commands.far_longer(false, tick).slow.len()), [1, 1, 0]);
+        assert_eq!([0, 45 * MS, 1_000 * MS].map(|tick| commands.far_longer(false, tick, None).slow.len()), [1, 1, 0]);
     }
 
     #[test]
     fn replies_that_all_took_as_long_as_one_timer_were_sent_again() {
         let parts = |long: &[(i64, u64)], is_tcp: bool| {
             let commands = with(long);
-            let far_longer = commands.far_longer(is_tcp, 0);
+            let far_longer = commands.far_longer(is_tcp, 0, None);
             (far_longer.resent.len(), far_longer.slow.len())
         };
         // 4.096 µs × 2^17 is 537 ms
@@ -440,5 +444,19 @@ mod tests {
         assert_eq!(parts(&[(538, 1), (1080, 2), (270, 3)], false), (0, 3), "each another timer");
         assert_eq!(parts(&[(538, 1), (540, 2), (545, 3)], true), (0, 3), "no timer of TCP");
         assert_eq!(parts(&[(201, 1), (202, 2), (203, 3)], true), (3, 0));
+        // 4.096 µs × 2^14 × 3 is 201 ms
+        assert_eq!(parts(&[(202, 1), (203, 2), (204, 3), (205, 4)], false), (4, 0));
+        assert_eq!(parts(&[(202, 1), (203, 2), (204, 3), (209, 4)], false), (0, 4), "these do not stand out");
+    }
+
+    #[test]
+    fn no_timer_is_shorter_than_the_handshake_said() {
+        let commands = with(&[(202, 1), (203, 2), (204, 3), (538, 4), (539, 5), (540, 6)]);
+        let parts = |timeout| {
+            let far_longer = commands.far_longer(false, 0, timeout);
+            (far_longer.resent.len(), far_longer.slow.len())
+        };
+        assert_eq!([None, Some(4096 << 14), Some(4096 << 17)].map(parts), [(6, 0), (6, 0), (3, 3)]);
+        assert_eq!(parts(Some(4096 << 20)), (0, 6));
     }
 }

@@ -90,6 +90,8 @@ pub(crate) struct Opening {
     pub(crate) spoke_otherwise: bool,
     /// True if the contents of a direction were changed in the capture.
     pub(crate) changed: bool,
+    /// Local ACK timeout of the CM REQ, in ns: no end of it sends anything again before.
+    pub(crate) ack_timeout: Option<i64>,
     /// Most Reads that each end may have outstanding, if the handshake said so.
     pub(crate) read_depth: [Option<u32>; 2],
     /// Incoming and outgoing read depth in the MPA Request or Reply of each end.
@@ -709,9 +711,9 @@ impl ConnectionState {
 
     /// Requests of SMB2 and of RPC that took far longer than others.
     pub(crate) fn far_longer(&self) -> [FarLonger<'_>; 2] {
-        let is_tcp = self.is_over_tcp();
+        let (is_tcp, timeout) = (self.is_over_tcp(), self.opening.ack_timeout);
         <[_; 2]>::from(self.commands())
-            .map(|commands| commands.map_or_else(FarLonger::default, |all| all.far_longer(is_tcp, self.tick())))
+            .map(|commands| commands.map_or_else(FarLonger::default, |all| all.far_longer(is_tcp, self.tick(), timeout)))
     }
 
     /// Tick of the capture's clock, in ns; 0 if that is fine enough for all that is judged by it.
@@ -746,13 +748,6 @@ impl ConnectionState {
         });
         let far_longer = self.far_longer();
         let slow_time = far_longer.iter().fold(0, |sum: i64, f| sum.saturating_add(f.slow_time()));
-        let resent_time = far_longer.iter().fold(0, |sum: i64, f| sum.saturating_add(f.resent_time()));
-        let mut rows = upper.commands.rows().to_vec();
-        for (long, _) in far_longer.iter().flat_map(|f| &f.resent) {
-            if let Some(row) = rows.iter_mut().find(|row| row.name == long.command) {
-                row.time = row.time.moved(Owner::Server, Owner::Recovery, long.server);
-            }
-        }
         let heard_server = self.missed.is_whole(Rests::START.of(client.peer()));
         let progress = Progress {
             connected: self.established().is_some() || self.protocol() != Protocol::Unknown,
@@ -796,14 +791,13 @@ impl ConnectionState {
             health: self.health,
             mirrors: self.mirrors,
             network: self.network.summary(client),
-            commands: rows,
+            commands: upper.commands.rows().to_vec(),
             failures: upper.commands.failures().to_vec(),
             progress,
             outcome: None,
             episodes: self.episodes.summary(client, self.last.time),
-            time: upper.commands.time().moved(Owner::Server, Owner::Recovery, resent_time),
+            time: upper.commands.time().clone(),
             slow_time,
-            resent_time,
             open: upper.commands.open().to_vec(),
             devices: paired(client, [0, 1].map(|end| self.ends[end].device)),
             round_trip: paired(client, End::BOTH.map(|end| self.episodes.shortest_round_trip(end))),

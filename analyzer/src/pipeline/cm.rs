@@ -43,6 +43,8 @@ pub(super) struct Request {
     /// Reads that the client can answer at a time.
     pub(super) responder_resources: u8,
     pub(super) path_mtu: Option<u16>,
+    /// Code of its local ACK timeout.
+    pub(super) ack_timeout: u8,
     pub(super) rpc_rdma: Option<RpcRdmaPrivate>,
     /// Place of its connection in the table, while it is followed.
     slot: Option<u32>,
@@ -359,6 +361,7 @@ fn new_request(
         source_port: message.addresses.map_or(0, |a| a.source_port),
         responder_resources: message.head.responder_resources,
         path_mtu: message.path_mtu(),
+        ack_timeout: message.primary.local_ack_timeout(),
         rpc_rdma: message.rpc_rdma,
         slot: None,
         connection: None,

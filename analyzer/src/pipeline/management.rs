@@ -206,6 +206,9 @@ impl Pipeline<dyn Sink> {
         connection.opening.read_depth =
             [Some(u32::from(rep.responder_resources)), Some(u32::from(request.responder_resources))]
                 .map(|d| d.filter(|d| *d > 0));
+        // 0 stands for no timer
+        let timeout = Some(request.ack_timeout).filter(|code| *code > 0).map(wire::timeout_nanos);
+        connection.opening.ack_timeout = timeout.and_then(|ns| i64::try_from(ns).ok());
         let mut flow = IbFlow::default();
         connection.rpc_rdma_private([request.rpc_rdma, reply.rpc_rdma]);
         // each side says where the other one is to begin (12.6.5, 12.6.8)

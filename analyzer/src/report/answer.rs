@@ -216,7 +216,6 @@ pub fn cost(connection: &Connection, rule: Rule, by: Blame) -> i64 {
     let cost = cost_in(&connection.episodes.sums, rule, end);
     match rule {
         Rule::Smb2Slow | Rule::RpcSlow => connection.slow_time,
-        Rule::RcRetransmit | Rule::TcpLoss => cost.saturating_add(connection.resent_time),
         // a side that waits before it asks does not see that in its latency
         Rule::SmbdCreditStall => cost.max(connection.sides[if by == Blame::Server { 0 } else { 1 }].stalled_time),
         _ => cost,

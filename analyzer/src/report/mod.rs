@@ -139,9 +139,6 @@ pub struct Connection {
     pub time: Time,
     /// Time of requests that the server itself was slow to answer, in ns.
     pub slow_time: i64,
-    /// Time of requests whose replies seem to have been lost before the capture point and sent again, in ns: they came
-    /// with a retransmission timer.
-    pub resent_time: i64,
     /// Requests that were not answered, and that must be: the first of them. A compound counts once.
     pub open: Vec<At>,
     /// By end: behaviour of its adapter when something went wrong.
@@ -219,4 +216,4 @@ stored!(Capture {
     classes,
     dropped
 });
-stored!(Connection { id, followed_as, transport, protocol, peers, client_known, client_end, first, last, handshake, closed, rejected, negotiated, smb, nfs, rpc_rdma_private, sides, credit_history, rdma, health, mirrors, commands, failures, network, progress, outcome, episodes, time, slow_time, resent_time, open, devices, round_trip, throughput, trouble } if |c| !matches!(c.closed, Some((Some(side), ..)) if side > 1));
+stored!(Connection { id, followed_as, transport, protocol, peers, client_known, client_end, first, last, handshake, closed, rejected, negotiated, smb, nfs, rpc_rdma_private, sides, credit_history, rdma, health, mirrors, commands, failures, network, progress, outcome, episodes, time, slow_time, open, devices, round_trip, throughput, trouble } if |c| !matches!(c.closed, Some((Some(side), ..)) if side > 1));

@@ -276,7 +276,8 @@ fn is_like_a_timer(took: i64) -> bool {
     [false, true].into_iter().any(|is_tcp| wait_of_timer(took, is_tcp).is_some())
 }
 
-/// Reports replies that all took as long as one retransmission timer: their first copies seem to have been lost.
+/// Reports replies that all took as long as one retransmission timer: their first copies may have been lost. Requests
+/// that were acknowledged had arrived.
 fn resent(
     connection: &ConnectionState,
     rules: &Rules,
@@ -284,7 +285,9 @@ fn resent(
     emit: &mut impl FnMut(Finding),
 ) {
     let (mut tally, mut shortest, mut longest) = (Tally::default(), i64::MAX, 0);
+    let mut is_unheard = false;
     for (long, _) in far_longer.iter().flat_map(|all| &all.resent) {
+        is_unheard |= long.is_unheard;
         // replies in one frame are one
         if !tally.frames.contains(&long.reply.frame) {
             tally.add(long.reply, 1);
@@ -292,13 +295,13 @@ fn resent(
         (shortest, longest) = (shortest.min(long.server), longest.max(long.server));
     }
     let (count, from, to) = (tally.count, Milliseconds(shortest), Milliseconds(longest));
+    let they = if is_unheard { "they, or their requests," } else { "they" };
     let mut found = Both::new(connection);
     found.add(
         &tally,
         format_args!(
-            "{count} replies came {from} to {to} after their requests, as long as one retransmission timer: they, or \
-                their \
-             requests, seem to have been lost before the capture point and sent again"
+            "{count} replies came {from} to {to} after their requests, as long as one retransmission timer: {they} \
+             seem to have been lost before the capture point and sent again, or the server took so long"
         ),
     );
     found.finish(rules.lost, Blame::Network, Certainty::Guess, emit);
