@@ -1199,7 +1199,8 @@ rules! {
         title: "An XID does not match: header against RPC message, reply against call, or a call that reuses one in use.",
         says: "rdma_xid must be the same as the XID of the RPC message. Calls of the two directions have XID spaces of \
             their own.",
-        causes: ["The call is missing from the capture", "A call sent again on the same connection", "A broken sender"],
+        causes: ["The call is missing from the capture", "A call of NFS 4 sent again on the same connection", "A broken \
+            sender"],
         cure: "If the capture is complete, a reply to nothing is a server bug, and a reused XID can pair the wrong \
             reply with a call.",
     }
@@ -1276,6 +1277,16 @@ rules! {
         causes: ["The connection ended first", "The server hangs in its file system", "The reply is missing from the \
             capture, or lies after its end"],
         cure: "Check whether the call was acknowledged at transport level, and what the server did next.",
+    }
+    RpcRetransmit "RPC-RETRANSMIT" Note RpcRdma "RFC 5531 4; RFC 8881 2.9.2" {
+        title: "A call was sent again before it was answered.",
+        says: "A client may send a call again, with the same XID, when it has waited long for the reply. Clients of NFS \
+            4 must not do so on the \
+               same connection.",
+        causes: ["The server was silent for longer than the client's timeout", "A timeout that is shorter than the \
+            server needs"],
+        cure: "Find out why the server was silent: the time of the call counts from its first copy. On Linux, see timeo \
+            of the mount.",
     }
     RpcSlow "RPC-SLOW" Warn RpcRdma "derived from the capture's own latencies" {
         title: "A call took far longer than others.",

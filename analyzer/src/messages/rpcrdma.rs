@@ -30,7 +30,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use hashbrown::HashMap;
 use rdmascope_dissector::trace::Trace;
-use rdmascope_dissector::wire::rpc;
+use rdmascope_dissector::wire::rpc::{self, Flavor, Program};
 use rdmascope_dissector::wire::rpcrdma::{Error, Proc, ReadSegment, Reads, RpcRdma as Header, Segment};
 use rdmascope_dissector::wire::xdr::Stream;
 
@@ -91,8 +91,10 @@ pub struct RpcMessage<'a> {
 pub enum Kind<'a> {
     /// A call.
     Call {
-        /// The number of its exchange.
+        /// The number of its exchange: that of the first one if it is sent again.
         exchange: u64,
+        /// Facts by which it is known if it is sent again.
+        said: Option<Said>,
         /// The message; `None` if it is in a Position-Zero Read chunk, which the responder has yet to read.
         message: Option<Stream<'a>>,
     },
@@ -117,10 +119,54 @@ impl<'a> RpcMessage<'a> {
         let (xid, kind) = (word(0)?, word(4)?);
         let message = Stream::whole(record.bytes);
         let kind = match kind {
-            0 => Kind::Call { exchange: cx.env.number_exchange(), message: Some(message) },
+            0 => {
+                let (exchange, said) = (cx.env.number_exchange(), Said::of(record.bytes));
+                Kind::Call { exchange, said, message: Some(message) }
+            }
             _ => Kind::Reply { message, is_long: false, call: None },
         };
         Some(Self { by, xid, first: record.first, last: record.last, header: None, is_whole: true, kind })
+    }
+}
+
+/// Facts about a call by which it is known if it is sent again: those that stay the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Program, version and procedure.
+    procedure: [u32; 3],
+    /// Bytes of its arguments.
+    length: u32,
+    /// Hash of their beginning. RPCSEC_GSS protects each copy anew.
+    arguments: u64,
+}
+
+impl Said {
+    /// Facts about an RPC message; `None` if it is cut within its headers.
+    fn of(message: &[u8]) -> Option<Self> {
+        /// Bytes of the arguments that are looked at.
+        const HASHED: usize = 256;
+        let word = |at: usize| message.get(at..)?.first_chunk::<4>().map(|word| u32::from_be_bytes(*word));
+        let behind = |auth: usize| auth.checked_add(8 + (word(auth + 4)? as usize).checked_next_multiple_of(4)?);
+        const CREDENTIAL: usize = 24;
+        let arguments = message.get(behind(behind(CREDENTIAL)?)?..)?;
+        let is_gss = Flavor(word(CREDENTIAL)?) == Flavor::GSS;
+        let hashed = if is_gss { &[] } else { &arguments[..arguments.len().min(HASHED)] };
+        let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        Some(Self {
+            procedure: [word(12)?, word(16)?, word(20)?],
+            length: arguments.len() as u32,
+            arguments: hashed.iter().fold(0xcbf2_9ce4_8422_2325, hash),
+        })
+    }
+
+    /// True if it may be sent again on its connection: NFS 4 forbids that (RFC 8881 2.9.2).
+    fn may_go_again(&self) -> bool {
+        self.procedure[..2] != [Program::NFS.0, 4]
+    }
+
+    /// True if a call is another one sent again. Of a call in a Position-Zero Read chunk nothing is known yet.
+    pub(crate) fn is_again(this: Option<Self>, earlier: Option<Self>) -> bool {
+        this == earlier && this.is_none_or(|said| said.may_go_again())
     }
 }
 
@@ -215,6 +261,9 @@ impl Credits {
 struct Call {
     exchange: u64,
     at: At,
+    said: Option<Said>,
+    /// True if it was sent again with other chunks: those of either may come back.
+    has_other_chunks: bool,
     /// Keys of all its segments.
     keys: Vec<u32>,
     /// Arrived bytes of a call in a Position-Zero Read chunk, and its length.
@@ -506,30 +555,41 @@ impl RpcRdma {
         }
         chunk_rules(cx, by, header, is_whole);
         self.spend(cx, by, header);
-        if let Some(old) = self.calls.remove(&(by, xid)) {
-            let rests = Rests::since(old.at).of(by.peer());
-            cx.report(
-                Rule::RpcrdmaXid,
-                by,
-                rests,
-                format_args!("used XID {xid:#010x} again while its call was outstanding"),
-            );
-            self.by_exchange.remove(&old.exchange);
+        let said = if header.is_long() { None } else { Said::of(header.payload) };
+        let mut again = self.take(by, xid);
+        if let Some(old) = &again {
             self.credits[by.index()].end_call();
             self.doubt(by, xid);
+            if !Said::is_again(said, old.said) {
+                let rests = Rests::since(old.at).of(by.peer());
+                let text = format_args!("used XID {xid:#010x} again while its call was outstanding");
+                cx.report(Rule::RpcrdmaXid, by, rests, text);
+                again = None;
+            }
         }
         if self.was_answered(by, xid) {
             self.missed();
             cx.missed.hidden(by.peer(), cx.at);
         }
-        let exchange = cx.env.number_exchange();
-        let call = advertise(cx, memory, by, header, exchange);
+        let exchange = again.as_ref().map_or_else(|| cx.env.number_exchange(), |old| old.exchange);
+        let call = match again {
+            Some(old) if keys(header).eq(old.keys.iter().copied()) => old,
+            again => {
+                let mut call = advertise(cx, memory, by, header, exchange);
+                call.said = said;
+                if let Some(old) = again {
+                    (call.at, call.has_other_chunks) = (old.at, true);
+                    call.keys.extend(old.keys);
+                }
+                Box::new(call)
+            }
+        };
         self.remember(cx, by, xid, call);
         let message = (!header.is_long()).then(|| Stream::inline(header));
         if message.is_none() && T::ON {
             t.info(format_args!("the call is in a Position-Zero Read chunk"));
         }
-        let kind = Kind::Call { exchange, message };
+        let kind = Kind::Call { exchange, said, message };
         let (first, last, is_whole) = (send.first, send.last, send.bytes.len() as u64 >= u64::from(send.wire_length));
         emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
     }
@@ -577,7 +637,7 @@ impl RpcRdma {
     }
 
     /// Keeps a call until its reply comes. If there are too many, the older half goes.
-    fn remember(&mut self, cx: &FrameContext<'_>, by: End, xid: u32, call: Call) {
+    fn remember(&mut self, cx: &FrameContext<'_>, by: End, xid: u32, call: Box<Call>) {
         if self.calls.len() >= cx.env.options.requests_max {
             let mut numbers: Vec<u64> = self.calls.values().map(|c| c.exchange).collect();
             numbers.sort_unstable();
@@ -587,7 +647,8 @@ impl RpcRdma {
             self.long = self.calls.values().map(|c| c.long_call.len() + c.long_reply.len()).sum();
         }
         self.by_exchange.insert(call.exchange, (by, xid));
-        self.calls.insert((by, xid), Box::new(call));
+        self.long += call.long_call.len() + call.long_reply.len();
+        self.calls.insert((by, xid), call);
     }
 
     #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and the callback")]
@@ -624,7 +685,9 @@ impl RpcRdma {
         }
         let mut call = call.unwrap_or_default();
         if call.exchange > 0 {
-            shape(cx, by, header, &call);
+            if !call.has_other_chunks {
+                shape(cx, by, header, &call);
+            }
             if header.is_long() && header.reply.is_none_or(|chunk| chunk.length() == 0) {
                 let text = format_args!("sent RDMA_NOMSG with nothing in the Reply chunk");
                 cx.report(Rule::RpcrdmaNomsg, by, Rests::since(call.at).of(by), text);
@@ -863,6 +926,12 @@ fn chunk_rules(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, is_whole
     if header.reply.is_some_and(|c| c.is_empty()) {
         cx.report(Rule::BugCve202693228, by, sure, format_args!("has a reply chunk without segments"));
     }
+}
+
+/// Keys of all segments of a call, in the order in which they are advertised.
+fn keys(header: &Header<'_>) -> impl Iterator<Item = u32> {
+    let written = header.writes.iter().chain(header.reply).flat_map(|chunk| chunk.segments());
+    header.reads.iter().map(|segment| segment.handle).chain(written.map(|segment| segment.handle))
 }
 
 /// The memory that the chunk lists of a call advertise.

@@ -6,7 +6,7 @@ use super::{Answers, EARLY, is_unanswered};
 use crate::context::FrameContext;
 use crate::exchange::{DataPath, Descriptor, Exchange, Family, One, Status};
 use crate::finding::Rule;
-use crate::messages::rpcrdma::{Kind, RpcMessage, other_xid};
+use crate::messages::rpcrdma::{Kind, RpcMessage, Said, other_xid};
 use crate::missed::Rests;
 use crate::notes::Layer;
 use crate::op::{At, End};
@@ -20,6 +20,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
+use rdmascope_dissector::text::Elapsed;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::nfs::{self, Op, Visit};
 use rdmascope_dissector::wire::portmap::Mapping;
@@ -40,6 +41,7 @@ const UNASKED_MAX: usize = 256;
 #[derive(Clone, Debug)]
 struct Pending {
     exchange: Exchange,
+    said: Option<Said>,
     memo: Option<Memo>,
     /// Facts about its file, learnt while it was decoded.
     names: Names,
@@ -217,7 +219,11 @@ impl Rpc {
     pub(crate) fn message<T: Trace>(&mut self, cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, t: &mut T) {
         self.messages[message.by.index()] += 1;
         match message.kind {
-            Kind::Call { exchange, message: stream } => self.call(cx, message, exchange, stream, t),
+            Kind::Call { exchange, said, message: stream } => {
+                if !self.is_again(cx, message, exchange, said, stream, t) {
+                    self.call(cx, message, exchange, said, stream, t);
+                }
+            }
             Kind::Reply { message: stream, is_long, call } => self.reply(cx, message, &stream, is_long, call, t),
             Kind::Error => {
                 if let Some(mut pending) = self.take(message.by.peer(), message.xid) {
@@ -230,11 +236,45 @@ impl Rpc {
         }
     }
 
+    /// True if a call is one sent again that waits for its reply: that one goes on.
+    fn is_again<T: Trace>(
+        &mut self,
+        cx: &mut FrameContext<'_>,
+        message: &RpcMessage<'_>,
+        id: u64,
+        said: Option<Said>,
+        stream: Option<Stream<'_>>,
+        t: &mut T,
+    ) -> bool {
+        let Some(pending) = self.pending.get_mut(&(message.by, message.xid)) else { return false };
+        // on TCP, this layer alone knows of it
+        let is_it = pending.exchange.id == id || message.header.is_none() && Said::is_again(said, pending.said);
+        if !is_it {
+            return false;
+        }
+        let exchange = &mut pending.exchange;
+        cx.env.frame.belongs(exchange.id, exchange.rdma_bytes());
+        if let Some(header) = message.header {
+            exchange.descriptor_count = 0;
+            describe(exchange, header);
+        }
+        cx.layer(if pending.memo.is_some_and(|memo| memo.is_nfs()) { Layer::Nfs } else { Layer::Rpc });
+        if let Some(stream) = stream.filter(|_| T::ON) {
+            let _ = rpc::dissect(&stream, None, t, &mut ());
+        }
+        let (command, waited) = (One(exchange.command), Elapsed(message.last.since(exchange.request_end)));
+        let text = format_args!("sent {command} again after {waited} without a reply");
+        let rests = Rests::since(exchange.request).of(message.by.peer()).though_cut();
+        cx.report(Rule::RpcRetransmit, message.by, rests, text);
+        true
+    }
+
     fn call<T: Trace>(
         &mut self,
         cx: &mut FrameContext<'_>,
         message: &RpcMessage<'_>,
         id: u64,
+        said: Option<Said>,
         stream: Option<Stream<'_>>,
         t: &mut T,
     ) {
@@ -248,7 +288,7 @@ impl Rpc {
             ..Exchange::begun(Family::Rpc, "RPC", message.first, message.last)
         };
         let mut pending =
-            Box::new(Pending { exchange, memo: None, names: Names::default(), is_whole: false, payload: None });
+            Box::new(Pending { exchange, said, memo: None, names: Names::default(), is_whole: false, payload: None });
         if let Some(header) = message.header {
             describe(&mut pending.exchange, header);
         }
@@ -403,8 +443,12 @@ impl Rpc {
             cx.env.requests_dropped += (before - self.pending.len()) as u64;
         }
         self.by_exchange.insert(pending.exchange.id, (by, xid));
-        if let Some(old) = self.pending.insert((by, xid), pending) {
+        if let Some(mut old) = self.pending.insert((by, xid), pending) {
+            // no reply can be told to be its
             self.by_exchange.remove(&old.exchange.id);
+            old.exchange.close(cx.about.retransmissions);
+            self.commands.add(&old.exchange);
+            cx.env.complete(&old.exchange);
         }
     }
 
@@ -764,6 +808,34 @@ mod tests {
                 expected,
                 "{replied}"
             );
+        }
+    }
+
+    /// A server that was silent for long made the client ask again: it waited since its first call.
+    #[test]
+    fn a_call_that_is_sent_again_has_waited_since_the_first() {
+        let mut layer = Layer::new();
+        layer.message(End::A, &call(1)).message(End::A, &call(2)).message(End::A, &call(1));
+        layer.message(End::B, &reply(1, 0)).message(End::B, &reply(2, 0));
+        let shown: Vec<_> =
+            layer.alone.answered(End::B).iter().map(|e| (e.message_id, e.request.frame, e.reply.unwrap().frame)).collect();
+        assert_eq!(shown, [(1, 1, 4), (2, 2, 5)]);
+        assert_eq!(layer.alone.broken(), []);
+        assert_eq!(layer.rpc.commands.rows().len(), 0, "answered requests are counted once they are settled");
+    }
+
+    #[test]
+    fn a_call_whose_id_is_taken_by_another_is_counted() {
+        let mut other = call(1);
+        other[5] = 1;
+        let mut four = call(1);
+        four[4] = 4;
+        for (first, second) in [(call(1), other), (four, four)] {
+            let mut layer = Layer::new();
+            layer.message(End::A, &first).message(End::A, &second).message(End::B, &reply(1, 0));
+            let rows: Vec<_> = layer.rpc.commands.rows().iter().map(|row| row.unanswered).collect();
+            assert_eq!(rows, [1]);
+            assert_eq!(layer.alone.answered(End::B).len(), 1);
         }
     }
 
