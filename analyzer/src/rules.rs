@@ -2470,10 +2470,13 @@ rules! {
         hits: Hits::noted("Linux nfsd over RDMA", "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the \
             CVE for the stable versions."),
     }
-    BugCve202689532 "BUG-CVE-2026-89532" Error KnownBug "RFC 8166 3.4.6; CVE-2026-89532" {
-        title: "A Write or Reply chunk has no segments: an unfixed NFS server mishandles it.",
-        says: "A chunk is an array of one or more segments; an absent one is left out of the list.",
-        causes: ["An attack or a fuzzer on an NFS/RDMA server", "A client that keeps an empty chunk as a placeholder"],
+    BugCve202689532 "BUG-CVE-2026-89532" Note KnownBug "RFC 8166 3.4.6; RFC 8267 6.4.1; CVE-2026-89532" {
+        title: "A Write chunk has no segments: an unfixed NFS server mishandles it.",
+        says: "A chunk is an array of one or more segments; an absent one is left out of the list. A client of NFS 4 \
+            may yet use an empty one as the \
+               place of a result that is to come in the message.",
+        causes: ["A client that wants the result of this operation in the message", "An attack or a fuzzer on an \
+            NFS/RDMA server"],
         cure: "Update the server's kernel (\"svcrdma: Reject Write/Reply chunks with segcount 0\").",
         hits: Hits::noted("Linux nfsd over RDMA", "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the \
             CVE for the stable versions."),
@@ -2483,7 +2486,7 @@ rules! {
         says: "A chunk is an array of one or more segments. svcrdma's loop over the segments of a chunk took for \
             granted that there is one.",
         causes: ["An attack or a fuzzer on an NFS/RDMA server"],
-        cure: "Update the server's kernel; the same frame also breaks BUG-CVE-2026-89532.",
+        cure: "Update the server's kernel.",
         hits: Hits::noted("Linux nfsd over RDMA", "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the \
             CVE for the stable versions."),
     }

@@ -140,3 +140,21 @@ fn a_chunk_past_the_end_of_a_long_call_breaks_the_rule() {
     let blamed = [("RPCRDMA-POSITION", Blame::Client), ("BUG-CVE-2026-89526", Blame::Client)];
     assert_eq!(broken(past(104)), blamed);
 }
+
+/// A READ of NFS 4 whose data stands in the message, with one Write chunk of these segments.
+fn read_in_the_message(c: &mut Conversation, offered: &[u32]) {
+    c.nfs();
+    let chunks = |length| vec![offered.iter().map(|key| segment(*key, length)).collect()];
+    c.send(C, &Rpc { writes: chunks(512), ..Rpc::msg(2, &compound(2, &[&read(8)])) }.bytes());
+    let reply = results(2, &[&was_read(8), &[1, 2]]);
+    c.send(S, &Rpc { writes: chunks(0), ..Rpc::msg(2, &reply) }.bytes());
+}
+
+/// An empty chunk asks for the result in the message.
+#[test]
+fn a_result_stands_in_the_message_if_its_chunk_has_no_segments() {
+    let all = found(|c| read_in_the_message(c, &[]));
+    let shown: Vec<_> = all.iter().map(|(rule, severity, ..)| (*rule, *severity)).collect();
+    assert_eq!(shown, [("BUG-CVE-2026-89532", Severity::Note)]);
+    assert_eq!(broken(|c| read_in_the_message(c, &[5])), [("RPCRDMA-DDP", Blame::Server)]);
+}

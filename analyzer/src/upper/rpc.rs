@@ -661,7 +661,7 @@ fn announced_and_written(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>
         if let (Some(count), false, 1, true) =
             (names.count.filter(|count| *count > 0), names.reduced, names.transfers, is_whole)
             && !header.is_long()
-            && header.writes.iter().next().is_some()
+            && header.writes.iter().next().is_some_and(|chunk| !chunk.is_empty())
             && !is_protected(pending)
             && matches!(eligible(pending), Some([_, true]))
         {
