@@ -158,3 +158,29 @@ fn a_result_stands_in_the_message_if_its_chunk_has_no_segments() {
     assert_eq!(shown, [("BUG-CVE-2026-89532", Severity::Note)]);
     assert_eq!(broken(|c| read_in_the_message(c, &[5])), [("RPCRDMA-DDP", Blame::Server)]);
 }
+
+/// A READ of NFS 3 for which `written` bytes are written twice, and whose reply says `count`.
+fn read_twice(c: &mut Conversation, written: u32, count: u32) {
+    c.nfs();
+    let payload = words(&[2, 0, 2, 100_003, 3, 6, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, 1024]);
+    c.send(C, &Rpc { writes: vec![vec![segment(5, 1024)]], ..Rpc::msg(2, &payload) }.bytes());
+    (0..2).for_each(|_| c.write(S, 5, written));
+    let payload = words(&[2, 1, 0, 0, 0, 0, 0, 0, count, 0, count]);
+    c.send(S, &Rpc { writes: vec![vec![segment(5, count)]], ..Rpc::msg(2, &payload) }.bytes());
+}
+
+/// A chunk returns what belongs to the reply: how often it was written, and what more, is free. Padding is not.
+#[test]
+fn bytes_of_a_chunk_may_be_written_twice_and_not_be_returned() {
+    for (written, count, expected) in [
+        (512, 512, None),
+        (1024, 512, None),
+        (516, 512, None),
+        (516, 509, None),
+        (512, 509, Some("wrote 512 bytes into a chunk and says 509")),
+        (510, 509, Some("wrote 510 bytes into a chunk and says 509")),
+    ] {
+        let texts: Vec<_> = found(|c| read_twice(c, written, count)).into_iter().map(|(.., text)| text).collect();
+        assert_eq!(texts, Vec::from_iter(expected), "{written} {count}");
+    }
+}

@@ -277,6 +277,9 @@ struct Call {
     /// Segments of the write list, and their number in each chunk.
     segments: Vec<Segment>,
     chunk_sizes: Vec<u32>,
+    /// Bytes of each of them from its beginning to the last one that RDMA wrote, and the number of the first.
+    written: Vec<u64>,
+    first_written: u32,
     reply_segments: Vec<Segment>,
 }
 
@@ -344,10 +347,14 @@ impl RpcRdma {
 
     /// Bytes that RDMA moved for a region of this connection.
     pub fn delivered(&mut self, region: &Region, offset: u64, op: &RdmaOp<'_>) {
+        let Some(call) = self.by_exchange.get(&region.exchange).and_then(|key| self.calls.get_mut(key)) else { return };
         if !has_message(region) {
+            let place = region.index.checked_sub(call.first_written).and_then(|at| call.written.get_mut(at as usize));
+            if let Some(end) = place {
+                *end = (*end).max(offset.saturating_add(op.length.into()));
+            }
             return;
         }
-        let Some(call) = self.by_exchange.get(&region.exchange).and_then(|key| self.calls.get_mut(key)) else { return };
         let at = usize::try_from(region.payload_offset.saturating_add(offset)).unwrap_or(usize::MAX);
         let Some(end) = at.checked_add(op.bytes.len()).filter(|end| *end <= LONG_MAX) else { return };
         let long = if region.index & LONG_CALL > 0 {
@@ -687,6 +694,7 @@ impl RpcRdma {
         if call.exchange > 0 {
             if !call.has_other_chunks {
                 shape(cx, by, header, &call);
+                padded(cx, by, header, &call);
             }
             if header.is_long() && header.reply.is_none_or(|chunk| chunk.length() == 0) {
                 let text = format_args!("sent RDMA_NOMSG with nothing in the Reply chunk");
@@ -965,6 +973,7 @@ fn advertise(cx: &mut FrameContext<'_>, memory: &mut Memory, by: End, header: &H
         call.reads = header.reads.bytes().to_vec();
     }
     let mut data = 0;
+    call.first_written = header.reads.len() as u32;
     for chunk in header.writes.iter() {
         call.chunk_sizes.push(chunk.len() as u32);
         for segment in chunk.segments() {
@@ -973,6 +982,7 @@ fn advertise(cx: &mut FrameContext<'_>, memory: &mut Memory, by: End, header: &H
             data += u64::from(segment.length);
         }
     }
+    call.written = alloc::vec![0; call.segments.len()];
     let mut long = 0;
     for segment in header.reply.iter().flat_map(|c| c.segments()) {
         call.reply_segments.push(segment);
@@ -1016,6 +1026,22 @@ fn shape(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, call: &Call) {
         );
     } else {
         filled(cx, by, rests, chunk.segments().zip(call.reply_segments.iter().copied()));
+    }
+}
+
+/// Checks that no round-up bytes were written behind the items in write chunks, RFC 8166 3.4.6.2. Other bytes behind
+/// them may be changed.
+fn padded(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, call: &Call) {
+    let rests = Rests::since(call.at).of(by).though_cut();
+    let mut rest = call.written.as_slice();
+    for (chunk, size) in header.writes.iter().zip(&call.chunk_sizes) {
+        let (ends, after) = rest.split_at_checked(*size as usize).unwrap_or((rest, &[]));
+        rest = after;
+        let (says, wrote) = (chunk.length(), ends.iter().fold(0, |sum: u64, end| sum.saturating_add(*end)));
+        if says < wrote && wrote <= says.next_multiple_of(4) {
+            let text = format_args!("wrote {wrote} bytes into a chunk and says {says}");
+            cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
+        }
     }
 }
 

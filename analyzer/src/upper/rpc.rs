@@ -641,8 +641,8 @@ fn reduced_argument(cx: &mut FrameContext<'_>, by: End, reads: &Reads<'_>, rests
     }
 }
 
-/// Compares the bytes that the chunks of a reply announce with those that were seen and those that the message
-/// announces. `is_whole` if all of it and of its call could be read.
+/// Compares the bytes that the chunks of a reply announce with those that were seen, which may be more: some twice, and
+/// some that are no part of it; and with those that the message announces. `is_whole` if all of it and of its call could be read.
 fn announced_and_written(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, pending: &Pending, is_whole: bool) {
     let listed: u64 = header.writes.iter().map(|c| c.length()).sum();
     let announced = listed + header.reply.map_or(0, |c| c.length());
@@ -650,9 +650,6 @@ fn announced_and_written(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>
     let rests = Rests::since(pending.exchange.request).of(by).though_cut();
     if announced > wrote {
         let text = format_args!("says {announced} bytes were written into the chunks; {wrote} were seen");
-        cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
-    } else if wrote > announced && !pending.exchange.failed && pending.names.status.is_none() {
-        let text = format_args!("wrote {wrote} bytes into the chunks and says {announced}");
         cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
     }
     let names = &pending.names;
