@@ -1163,6 +1163,7 @@ rules! {
                that could not be used.",
         causes: [
             "A Reply chunk that is too small for the reply",
+            "A reply that its receiver cannot use",
             "A memory segment that is no longer registered",
             "Chunks that the upper layer does not allow (see RPCRDMA-DDP)",
         ],

@@ -184,3 +184,44 @@ fn bytes_of_a_chunk_may_be_written_twice_and_not_be_returned() {
         assert_eq!(texts, Vec::from_iter(expected), "{written} {count}");
     }
 }
+
+/// A client tries version 2, is told to use another, and does so.
+#[test]
+fn a_client_that_steps_down_to_version_1_made_no_mistake() {
+    for (after, severity) in [(1, Severity::Note), (2, Severity::Error)] {
+        let all = found(|c| {
+            c.nfs();
+            c.send(C, &Rpc { version: 2, ..Rpc::msg(2, &null_call(2)) }.bytes());
+            c.send(S, &words(&[2, 2, 32, 4, 1, 1, 1]));
+            c.send(C, &Rpc { version: after, ..Rpc::msg(2, &null_call(2)) }.bytes());
+            if after == 1 {
+                c.send(S, &Rpc::msg(2, &null_reply(2)).bytes());
+            }
+        });
+        let shown: Vec<_> = all.iter().map(|(rule, severity, ..)| (*rule, *severity)).collect();
+        let expected = [("RPCRDMA-VERSION", severity), ("RPCRDMA-ERROR", severity)];
+        assert!(expected.iter().all(|one| shown.contains(one)) && shown.len() == 2, "{after}: {all:?}");
+    }
+}
+
+/// Both sides may answer with an error.
+#[test]
+fn a_client_may_refuse_a_reply() {
+    for (xid, expected) in [(2, vec!["RPCRDMA-ERROR"]), (9, vec!["RPCRDMA-ERROR", "RPCRDMA-XID"])] {
+        let report = run(|c| {
+            c.nfs();
+            c.null(2);
+            c.send(C, &words(&[xid, 1, 32, 4, 2]));
+            c.null(3);
+        });
+        let errors = report.findings.iter().filter(|f| f.severity == Severity::Error);
+        let mut rules: Vec<_> = errors.clone().map(|f| f.rule.id()).collect();
+        rules.sort_unstable();
+        assert_eq!(rules, expected, "{xid}");
+        if xid == 2 {
+            let error = errors.clone().next().expect("an error");
+            assert_eq!(error.text, "the reply to XID 0x00000002 was refused by the client: ERR_CHUNK");
+            assert_eq!(error.why, Some("A reply that its receiver cannot use"));
+        }
+    }
+}

@@ -1589,6 +1589,7 @@ fn a_version_that_is_refused_is_reported_with_its_range() {
     assert_eq!(texts(Rule::RpcrdmaVersion), ["sent RPC-over-RDMA version 2"]);
     let told = "XID 0x00000002 was refused by the server: ERR_VERS, the responder speaks versions 1 to 1";
     assert_eq!(texts(Rule::RpcrdmaError), [told]);
+    assert!(report.findings.iter().any(|f| f.severity == Severity::Error));
 }
 
 #[test]

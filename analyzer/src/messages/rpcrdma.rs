@@ -14,7 +14,7 @@ use super::receive::WholeSend;
 use super::stream;
 use crate::context::FrameContext;
 use crate::episodes::{Cause, Ceiling};
-use crate::finding::{Blame, Certainty, Rule};
+use crate::finding::{Blame, Certainty, Rule, Severity};
 use crate::memory::{Memory, Region, Right, State};
 use crate::messages::smbd::link::Seen;
 use crate::missed::Rests;
@@ -45,6 +45,8 @@ const EARLY: i64 = 1_000_000;
 const EARLY_MAX: usize = 64;
 /// Transaction ids that may be answered without a call, or twice, that are remembered at most.
 const DOUBTFUL_MAX: usize = 64;
+/// Transaction ids of answered calls that are remembered at most: their caller may refuse the reply.
+const ANSWERED_MAX: usize = 64;
 /// Bytes that a server reads for one call at most, with slack, before it is worth a note.
 const READ_BUDGET: u64 = (1 << 20) + (1 << 16);
 
@@ -305,6 +307,12 @@ pub struct RpcRdma {
     /// Callers and transaction ids of the last headers that could not be used, which may be answered with an error, and
     /// of calls with an id that was in use, both of which may be answered.
     doubtful: VecDeque<(End, u32)>,
+    /// Callers and transaction ids of the last calls that were answered.
+    answered: VecDeque<(End, u32)>,
+    /// RDMA_ERRORs.
+    errors: u64,
+    /// The end whose version the first of them refused: it may step down to version 1.
+    refused: Option<End>,
 }
 
 impl RpcRdma {
@@ -429,6 +437,9 @@ impl RpcRdma {
             cx.report(Rule::RpcrdmaVersion, by, Rests::FRAME, format_args!("sent RPC-over-RDMA version {version}"));
             return self.unusable(by, send.bytes);
         }
+        if header.proc() != Proc::ERROR && self.refused == Some(by) {
+            self.steps_down(cx, by);
+        }
         match header.proc() {
             Proc::MSG | Proc::NOMSG => {}
             Proc::ERROR => return self.error(cx, memory, by, send, &header, t, emit),
@@ -464,6 +475,24 @@ impl RpcRdma {
             self.reply(cx, memory, by, send, &header, t, emit);
         } else {
             self.call(cx, memory, by, send, &header, is_whole, t, emit);
+        }
+    }
+
+    /// An end whose version was refused goes on with version 1: that is how the version is agreed on.
+    fn steps_down(&mut self, cx: &mut FrameContext<'_>, by: End) {
+        self.refused = None;
+        if self.errors > 1 {
+            // the findings are about others too
+            return;
+        }
+        let more = format_args!("; it went on with version 1");
+        let connection = Some(cx.about.id);
+        for (rule, blame) in [
+            (Rule::RpcrdmaVersion, cx.blame(by)),
+            (Rule::RpcrdmaVersion, Blame::Unknown),
+            (Rule::RpcrdmaError, Blame::Unknown),
+        ] {
+            cx.env.findings.lower(rule, connection, blame, Severity::Note, more);
         }
     }
 
@@ -690,6 +719,10 @@ impl RpcRdma {
         if call.is_none() {
             self.unasked(cx, by, xid);
         }
+        if self.answered.len() >= ANSWERED_MAX {
+            self.answered.pop_front();
+        }
+        self.answered.push_back((caller, xid));
         let mut call = call.unwrap_or_default();
         if call.exchange > 0 {
             if !call.has_other_chunks {
@@ -731,9 +764,12 @@ impl RpcRdma {
         emit: &mut impl FnMut(&mut FrameContext<'_>, &mut Memory, &Message<'_>, &mut T),
     ) {
         let (xid, caller) = (header.fixed.xid, by.peer());
-        // only the responder knows why: a header that it cannot use, a Reply chunk without room, or a mistake of its
-        // own
+        self.errors += 1;
+        // only its sender knows why: a header that it cannot use, a Reply chunk without room, or a mistake of its own
         let call = self.calls.get(&(caller, xid)).map(|call| call.at.frame);
+        // a requester may refuse a reply (RFC 8166 4.5); a call of its own with this id has an answer already
+        let is_of_reply = call.is_none() && self.answered.contains(&(by, xid));
+        let what = if is_of_reply { "the reply to " } else { "" };
         let mut refused = |reason: fmt::Arguments<'_>| {
             let site = cx.site(cx.at);
             let by = match cx.blame(by) {
@@ -742,15 +778,21 @@ impl RpcRdma {
                 _ => "",
             };
             let called = call.map_or(String::new(), |frame| format!(", called in frame {frame},"));
-            let text = format_args!("XID {xid:#010x}{called} was refused{by}: {reason}");
+            let text = format_args!("{what}XID {xid:#010x}{called} was refused{by}: {reason}");
             cx.env.report(Rule::RpcrdmaError, Blame::Unknown, site, Certainty::Certain, text);
         };
         match header.error {
             Some(Error::Vers(v)) => {
-                refused(format_args!("ERR_VERS, the responder speaks versions {} to {}", v.low, v.high))
+                refused(format_args!("ERR_VERS, the responder speaks versions {} to {}", v.low, v.high));
+                let is_first = self.errors == 1 && self.doubtful.contains(&(caller, xid));
+                self.refused = Some(caller).filter(|_| is_first && (v.low..=v.high).contains(&1));
             }
             Some(Error::Chunk) => refused(format_args!("ERR_CHUNK")),
             _ => refused(format_args!("an unknown error")),
+        }
+        if is_of_reply {
+            let why = Some("A reply that its receiver cannot use");
+            return cx.env.findings.because(Rule::RpcrdmaError, Some(cx.about.id), Blame::Unknown, why);
         }
         let credits = &mut self.credits[caller.index()];
         credits.end_call();
@@ -828,6 +870,8 @@ impl RpcRdma {
         {
             *caller = caller.peer();
         }
+        self.answered.iter_mut().for_each(|(caller, _)| *caller = caller.peer());
+        self.refused = self.refused.map(End::peer);
     }
 
     /// Takes over the other half of a connection whose directions were first taken for two.
@@ -841,6 +885,7 @@ impl RpcRdma {
             mine.overruns += theirs.overruns;
             mine.requested_max = mine.requested_max.max(theirs.requested_max);
         }
+        self.errors += from.errors;
         self.calls.extend(from.calls);
         self.by_exchange.extend(from.by_exchange);
         // the calls of one half may be those that the replies of the other answer
