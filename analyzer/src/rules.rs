@@ -810,7 +810,7 @@ rules! {
         causes: ["A responder that mixes up two requests", "An attack on remote memory"],
         cure: "Expect a remote access error. If none came, the requester registers its memory too permissively.",
     }
-    RdmaLength "RDMA-LENGTH" Error Memory "[MS-SMBD] 2.2.2, 3.1.4.5, 3.1.4.6; [MS-SMB2] 2.2.20, 2.2.22" {
+    RdmaLength "RDMA-LENGTH" Error Memory "[MS-SMBD] 2.2.2, 3.1.4.5, 3.1.4.6; [MS-SMB2] 2.2.20, 2.2.22; RFC 8166 3.4.5" {
         title: "The bytes moved by RDMA differ from what request and reply say.",
         says: "A READ reply states how much was written to the client, a WRITE reply how much was taken; one request \
             moves at most \

@@ -225,3 +225,71 @@ fn a_client_may_refuse_a_reply() {
         }
     }
 }
+
+/// A server says that it wrote what it did not read.
+#[test]
+fn a_server_reads_what_it_writes() {
+    let write_of = |read: u32| {
+        move |c: &mut Conversation| {
+            c.nfs();
+            let call = compound(2, &[&write(512)]);
+            let reads = vec![read_segment(call.len() as u32, 5, 512)];
+            c.send(C, &Rpc { reads, ..Rpc::msg(2, &call) }.bytes());
+            if read > 0 {
+                c.read(S, 5, read);
+            }
+            c.send(S, &Rpc::msg(2, &results(2, &[&written(512)])).bytes());
+            c.null(3);
+        }
+    };
+    for (read, expected) in [
+        (512, None),
+        (256, Some("says it wrote 512 bytes of a WRITE, but read 256 of them")),
+        (0, Some("says it wrote 512 bytes of a WRITE, but read 0 of them")),
+    ] {
+        let texts: Vec<_> = found(write_of(read)).into_iter().map(|(.., by, text)| (by, text)).collect();
+        assert_eq!(texts, Vec::from_iter(expected.map(|text| (Blame::Server, text.to_owned()))), "{read}");
+    }
+    // a capture that lacks the RDMA says nothing about it
+    let mut c = Conversation::default();
+    write_of(512)(&mut c);
+    let request = c.frames.iter().position(|frame| frame.bytes.len() < 80 && frame.bytes[42] == 0x0c).expect("a Read");
+    c.frames.drain(request..request + 2);
+    let report = common::analyze_frames(&c.frames).0;
+    assert!(report.findings.iter().all(|f| f.rule.id() != "RDMA-LENGTH"), "{:?}", common::ids(&report));
+}
+
+/// Each READ and WRITE of a compound counts, and has a chunk of its own.
+#[test]
+fn a_compound_may_have_several_reads_and_writes() {
+    let two_reads = |first: u32, second: u32| {
+        move |c: &mut Conversation| {
+            c.nfs();
+            let chunks = |lengths: [u32; 2]| vec![vec![segment(5, lengths[0])], vec![segment(6, lengths[1])]];
+            let call = compound(2, &[&read(512), &read(256)]);
+            c.send(C, &Rpc { writes: chunks([512, 256]), ..Rpc::msg(2, &call) }.bytes());
+            c.write(S, 5, 512);
+            c.write(S, 6, 256);
+            let reply = results(2, &[&was_read(first), &was_read(second)]);
+            c.send(S, &Rpc { writes: chunks([512, 256]), ..Rpc::msg(2, &reply) }.bytes());
+        }
+    };
+    let length = [("RPCRDMA-CHUNK-LENGTH", Blame::Server)];
+    assert_eq!(broken(two_reads(512, 256)), []);
+    assert_eq!(broken(two_reads(508, 256)), length);
+    assert_eq!(broken(two_reads(512, 252)), length);
+    let bytes = |report: Report, name: &str| {
+        let row = report.connections[0].commands.iter().find(|row| row.name == name).expect("the row");
+        row.bytes
+    };
+    assert_eq!(bytes(run(two_reads(512, 256)), "READ"), 768);
+    assert_eq!(bytes(run(|c| two_writes(c, false)), "WRITE"), 768);
+    let unequal = broken(|c| {
+        c.nfs();
+        let call = compound(2, &[&write(512), &write(256)]);
+        let first = call.len() as u32 - 36;
+        let reads = vec![read_segment(first, 5, 512), read_segment(first + 512 + 36, 6, 128)];
+        c.send(C, &Rpc { reads, ..Rpc::msg(2, &call) }.bytes());
+    });
+    assert_eq!(unequal, [("RPCRDMA-CHUNK-LENGTH", Blame::Client)]);
+}

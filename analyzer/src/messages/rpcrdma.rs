@@ -108,6 +108,8 @@ pub enum Kind<'a> {
         is_long: bool,
         /// The call, if it was in a Position-Zero Read chunk and is whole now.
         call: Option<Stream<'a>>,
+        /// True if it is known what all RDMA of the connection was for.
+        is_attributed: bool,
     },
     /// RDMA_ERROR: the responder could not read the call.
     Error,
@@ -125,7 +127,7 @@ impl<'a> RpcMessage<'a> {
                 let (exchange, said) = (cx.env.number_exchange(), Said::of(record.bytes));
                 Kind::Call { exchange, said, message: Some(message) }
             }
-            _ => Kind::Reply { message, is_long: false, call: None },
+            _ => Kind::Reply { message, is_long: false, call: None, is_attributed: true },
         };
         Some(Self { by, xid, first: record.first, last: record.last, header: None, is_whole: true, kind })
     }
@@ -744,7 +746,8 @@ impl RpcRdma {
         let is_call_whole = call.long_want > 0 && call.long_have >= call.long_want;
         let long_call =
             Stream { bytes: &call.long_call, reads: Reads::of(&call.reads), ..Stream::default() };
-        let kind = Kind::Reply { message, is_long, call: is_call_whole.then_some(long_call) };
+        let (long_call, is_attributed) = (is_call_whole.then_some(long_call), memory.unattributed() == 0);
+        let kind = Kind::Reply { message, is_long, call: long_call, is_attributed };
         let (first, last, is_whole) = (send.first, send.last, send.bytes.len() as u64 >= u64::from(send.wire_length));
         emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
         for key in &call.keys {

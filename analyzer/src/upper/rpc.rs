@@ -14,6 +14,7 @@ use crate::recent::Recent;
 use crate::roles::Source;
 use crate::rpcbind::Registration;
 use crate::stats::Commands;
+use crate::summary::Transport;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -34,6 +35,8 @@ const MAPPINGS_MAX: usize = 256;
 const PRODUCT_MAX: usize = 64;
 /// File handles whose names are remembered at most.
 const NAMES_MAX: usize = 4096;
+/// READs and WRITEs of one compound that are looked at.
+const TRANSFERS_MAX: usize = 64;
 /// Replies to no call that are remembered: the call may have gone out again, and be seen then.
 const UNASKED_MAX: usize = 256;
 
@@ -50,6 +53,32 @@ struct Pending {
     payload: Option<Box<Payload>>,
 }
 
+/// A READ or WRITE among the operations of a call or reply.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    is_write: bool,
+    offset: u64,
+    count: u32,
+    /// True if its data is in a chunk.
+    is_reduced: bool,
+}
+
+impl Moved {
+    /// Facts about an operation; `None` if it is no READ or WRITE of any version.
+    fn of(op: &Op<'_>) -> Option<Self> {
+        // the procedures of NFS 3, whose numbers other operations with data do not have, and those of NFS 4
+        let is_write = match op.code {
+            _ if op.callback => return None,
+            6 => false,
+            7 => true,
+            code if nfs::v4::Operation(code) == nfs::v4::Operation::READ => false,
+            code if nfs::v4::Operation(code) == nfs::v4::Operation::WRITE => true,
+            _ => return None,
+        };
+        op.io.map(|io| Self { is_write, offset: io.offset, count: io.count, is_reduced: io.reduced })
+    }
+}
+
 /// Facts about files in a decoded call or reply.
 #[derive(Clone, Debug, Default)]
 struct Names {
@@ -61,11 +90,12 @@ struct Names {
     offset: Option<u64>,
     count: Option<u32>,
     status: Option<u32>,
-    /// Operations that read or write data; `reduced` if the data of one is in a chunk.
-    transfers: u32,
-    /// The same of the call, while its reply is read.
-    asked_for: u32,
-    reduced: bool,
+    /// READs and WRITEs.
+    transfers: Vec<Moved>,
+    /// Those of the call, while its reply is read.
+    asked_for: Vec<Moved>,
+    /// True if there are more than are kept, or other results that may be in a chunk.
+    is_mixed: bool,
     /// Argument, result: true if an operation of the compound may have it in a chunk.
     eligible: [bool; 2],
     /// The session that a compound of NFS 4.1 runs in.
@@ -95,9 +125,9 @@ impl Names {
     fn begin_reply(&mut self) {
         let (operation, eligible) = (self.operation, self.eligible);
         let asked = self.asked.or(self.mappings.first().copied());
-        let asked_for = self.transfers;
         *self = Self {
-            asked_for,
+            asked_for: core::mem::take(&mut self.transfers),
+            is_mixed: self.is_mixed,
             handle: self.handle.take(),
             name: self.name.take(),
             operation,
@@ -123,12 +153,17 @@ impl Names {
         if let Some(io) = op.io {
             self.offset = Some(io.offset);
             self.count = Some(io.count);
-            self.transfers += 1;
-            self.reduced |= io.reduced;
+        }
+        if let Some(moved) = Moved::of(op) {
+            self.is_mixed |= self.transfers.len() >= TRANSFERS_MAX;
+            if self.transfers.len() < TRANSFERS_MAX {
+                self.transfers.push(moved);
+            }
         }
         if !op.callback {
             let (argument, result) = v4_eligible(op.code);
             self.eligible = [self.eligible[0] | argument, self.eligible[1] | result];
+            self.is_mixed |= result && nfs::v4::Operation(op.code) != nfs::v4::Operation::READ;
         }
         if let Some(file) = op.name {
             self.name = Some(String::from_utf8_lossy(file).into_owned());
@@ -142,6 +177,16 @@ impl Names {
         if let Some(status) = op.status.filter(|s| *s != 0) {
             self.status = Some(status);
         }
+    }
+
+    /// READs, or WRITEs.
+    fn all(transfers: &[Moved], is_write: bool) -> impl Iterator<Item = &Moved> + Clone {
+        transfers.iter().filter(move |moved| moved.is_write == is_write)
+    }
+
+    /// READs or WRITEs of the call that were done, with their results.
+    fn done(&self, is_write: bool) -> impl Iterator<Item = (&Moved, &Moved)> + Clone {
+        Self::all(&self.asked_for, is_write).zip(Self::all(&self.transfers, is_write))
     }
 
     /// Name of the call: an operation if its procedure is a compound of them.
@@ -224,7 +269,9 @@ impl Rpc {
                     self.call(cx, message, exchange, said, stream, t);
                 }
             }
-            Kind::Reply { message: stream, is_long, call } => self.reply(cx, message, &stream, is_long, call, t),
+            Kind::Reply { message: stream, is_long, call, is_attributed } => {
+                self.reply(cx, message, &stream, (is_long, is_attributed), call, t);
+            }
             Kind::Error => {
                 if let Some(mut pending) = self.take(message.by.peer(), message.xid) {
                     pending.exchange.reply = Some(message.first);
@@ -343,7 +390,7 @@ impl Rpc {
         cx: &mut FrameContext<'_>,
         message: &RpcMessage<'_>,
         stream: &Stream<'_>,
-        is_long: bool,
+        (is_long, is_attributed): (bool, bool),
         call: Option<Stream<'_>>,
         t: &mut T,
     ) {
@@ -362,7 +409,7 @@ impl Rpc {
         if !is_long {
             same_xid(cx, message, stream);
         }
-        pending.names.begin_reply();
+        let long = call.map_or(0, |call| call.bytes.len() as u64);
         if let Some(call) = call.filter(|_| pending.memo.is_none()) {
             if T::ON {
                 t.source("Reassembled call", call.bytes);
@@ -373,8 +420,8 @@ impl Rpc {
             }
             self.name_call(&mut pending);
             reduced_argument(cx, caller, &call.reads, Rests::since(pending.exchange.request), &pending);
-            pending.names.begin_reply();
         }
+        pending.names.begin_reply();
         if is_long && T::ON {
             t.source("Reply chunk", stream.bytes);
         }
@@ -384,6 +431,9 @@ impl Rpc {
         }
         if let Some(header) = message.header {
             announced_and_written(cx, message.by, header, &pending, is_whole);
+            if is_whole {
+                read_for(cx, message.by, &pending, long, is_attributed);
+            }
         }
         if let (Some(name), Some(got)) = (&pending.names.name, &pending.names.got) {
             self.handles.insert(got.clone(), Arc::from(name.as_str()), NAMES_MAX);
@@ -399,15 +449,21 @@ impl Rpc {
         exchange.failed |= pending.names.status.is_some();
         exchange.bytes_moved = match exchange.command {
             "READ" | "WRITE" => {
-                let (count, asked) = (pending.names.count.or(exchange.length).unwrap_or(0), exchange.length);
-                let is_one = pending.names.transfers == 1 && pending.names.asked_for == 1 && is_whole;
-                if let Some(asked) = asked.filter(|asked| is_one && count > *asked) {
-                    let command = exchange.command;
-                    let text = format_args!("says it moved {count} bytes of a {command} of {asked}");
-                    cx.report(Rule::RdmaLength, message.by, Rests::since(exchange.request).of(message.by), text);
+                let done = pending.names.done(exchange.command == "WRITE");
+                for (asked, count) in done.clone().map(|(asked, done)| (asked.count, done.count)) {
+                    if count > asked && is_whole {
+                        let command = exchange.command;
+                        let text = format_args!("says it moved {count} bytes of a {command} of {asked}");
+                        cx.report(Rule::RdmaLength, message.by, Rests::since(exchange.request).of(message.by), text);
+                    }
                 }
                 // no more than was asked for
-                asked.map_or(count, |asked| asked.min(count)).into()
+                if done.clone().next().is_some() {
+                    done.map(|(asked, done)| u64::from(asked.count.min(done.count))).sum()
+                } else {
+                    let (count, asked) = (pending.names.count.or(exchange.length).unwrap_or(0), exchange.length);
+                    asked.map_or(count, |asked| asked.min(count)).into()
+                }
             }
             _ => exchange.reads.bytes + exchange.writes.bytes,
         };
@@ -457,8 +513,15 @@ impl Rpc {
         if let Some(command) = pending.memo.and_then(|memo| names.command(&memo)) {
             pending.exchange.command = command;
         }
-        pending.exchange.offset = names.offset;
-        pending.exchange.length = names.count;
+        let mut moved = Names::all(&names.transfers, pending.exchange.command == "WRITE").peekable();
+        let is_of_data = matches!(pending.exchange.command, "READ" | "WRITE");
+        if let Some(first) = moved.peek().copied().filter(|_| is_of_data) {
+            pending.exchange.offset = Some(first.offset);
+            pending.exchange.length = Some(moved.fold(0, |sum: u32, moved| sum.saturating_add(moved.count)));
+        } else {
+            pending.exchange.offset = names.offset;
+            pending.exchange.length = names.count;
+        }
         pending.exchange.file = match &names.name {
             Some(name) => Some(Arc::from(name.as_str())),
             None => names.handle.as_deref().and_then(|handle| self.handles.get(handle)).cloned(),
@@ -618,8 +681,10 @@ fn is_protected(pending: &Pending) -> bool {
 /// the chunk.
 fn reduced_argument(cx: &mut FrameContext<'_>, by: End, reads: &Reads<'_>, rests: Rests, pending: &Pending) {
     let at = pending.exchange.request_end;
-    let mut positions = reads.iter().map(|segment| segment.position).filter(|position| *position > 0);
-    let Some(position) = positions.next() else { return };
+    let first = next_position(reads, 0);
+    if first.is_none() {
+        return;
+    }
     if is_protected(pending) {
         cx.report_at(at, Rule::RpcrdmaDdp, by, rests, format_args!("{UNDER_GSS}"));
     } else if let Some([false, _]) = eligible(pending) {
@@ -627,17 +692,41 @@ fn reduced_argument(cx: &mut FrameContext<'_>, by: End, reads: &Reads<'_>, rests
         let text = format_args!("has an argument of {command} in a read chunk that must not be there");
         cx.report_at(at, Rule::RpcrdmaDdp, by, rests, text);
     }
-    let names = &pending.names;
-    if let (Some(count), true, 1) = (names.count, names.reduced, names.transfers)
-        && positions.all(|p| p == position)
-    {
+    let positions = core::iter::successors(first, |position| next_position(reads, *position));
+    let counts = Names::all(&pending.names.transfers, true).filter(|moved| moved.is_reduced);
+    // if there are other items in chunks, it is not known which is whose
+    if positions.clone().take(TRANSFERS_MAX).count() != counts.clone().count() {
+        return;
+    }
+    for (position, count) in positions.zip(counts.map(|moved| u64::from(moved.count))) {
         let length: u64 = reads.at(position).map(|segment| u64::from(segment.length)).sum();
-        let count = u64::from(count);
         // the round-up bytes may be there or not
         if length < count || length > count.next_multiple_of(4) {
             let text = format_args!("writes {count} bytes, but the read chunk has {length}");
             cx.report_at(at, Rule::RpcrdmaChunkLength, by, rests, text);
         }
+    }
+}
+
+/// The lowest position of a read chunk behind this one.
+fn next_position(reads: &Reads<'_>, behind: u32) -> Option<u32> {
+    reads.iter().map(|segment| segment.position).filter(|position| *position > behind).min()
+}
+
+/// Checks that the server read all the data that it says it wrote. `long` bytes of what it read are the call itself;
+/// `is_attributed` if it is known what all RDMA of the connection was for.
+fn read_for(cx: &mut FrameContext<'_>, by: End, pending: &Pending, long: u64, is_attributed: bool) {
+    let exchange = &pending.exchange;
+    let reduced = pending.names.done(true).filter(|(asked, _)| asked.is_reduced);
+    let says: u64 = reduced.map(|(_, done)| u64::from(done.count)).sum();
+    let read = exchange.reads.bytes.saturating_sub(long);
+    // nothing at all may be what the capture missed, unless sequence numbers show that it did not
+    let is_counted =
+        matches!(cx.about.transport, Some(Transport::RoceV2 | Transport::Infiniband | Transport::Iwarp));
+    let is_seen = exchange.reads.frames > 0 || is_counted && cx.about.opening_seen;
+    if read < says && is_seen && is_attributed && pending.names.status.is_none() {
+        let text = format_args!("says it wrote {says} bytes of a WRITE, but read {read} of them");
+        cx.report(Rule::RdmaLength, by, Rests::since(exchange.request), text);
     }
 }
 
@@ -652,29 +741,25 @@ fn announced_and_written(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>
         let text = format_args!("says {announced} bytes were written into the chunks; {wrote} were seen");
         cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
     }
-    let names = &pending.names;
-    if listed == 0 {
-        // if a chunk was offered for it, a result is moved there (RFC 8166 6.1)
-        if let (Some(count), false, 1, true) =
-            (names.count.filter(|count| *count > 0), names.reduced, names.transfers, is_whole)
-            && !header.is_long()
-            && header.writes.iter().next().is_some_and(|chunk| !chunk.is_empty())
-            && !is_protected(pending)
-            && matches!(eligible(pending), Some([_, true]))
-        {
-            let command = pending.exchange.command;
+    // each READ has a chunk of its own, unless other results may have one too
+    let reads = Names::all(&pending.names.transfers, false).filter(|_| !pending.names.is_mixed);
+    for (Moved { count, is_reduced, .. }, chunk) in reads.zip(header.writes.iter()) {
+        let length = chunk.length();
+        if *is_reduced && u64::from(*count) != length {
+            let text = format_args!("answers with {count} bytes, but the write chunk has {length}");
+            cx.report(Rule::RpcrdmaChunkLength, by, Rests::FRAME, text);
+        }
+        // if a chunk was offered for it, a result is moved there (RFC 8166 6.1); one without segments has no room
+        let is_inline = !is_reduced && *count > 0 && !header.is_long();
+        if is_inline && length == 0 && !chunk.is_empty() && is_whole && !is_protected(pending) {
             let text = format_args!(
-                "answered a {command} with {count} bytes in the message, although a write chunk was offered for them"
+                "answered a READ with {count} bytes in the message, although a write chunk was offered for them"
             );
             cx.report(Rule::RpcrdmaDdp, by, rests, text);
         }
-        return;
     }
-    if let (Some(count), true, 1, 1) = (names.count, names.reduced, names.transfers, header.writes.len())
-        && u64::from(count) != listed
-    {
-        let text = format_args!("answers with {count} bytes, but the write chunk has {listed}");
-        cx.report(Rule::RpcrdmaChunkLength, by, Rests::FRAME, text);
+    if listed == 0 {
+        return;
     }
     if is_protected(pending) {
         cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, format_args!("{UNDER_GSS}"));
