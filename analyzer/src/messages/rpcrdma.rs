@@ -41,6 +41,8 @@ const LONG_MAX: usize = 1 << 20;
 const DISORDER: i64 = 100_000;
 /// Time by which a capture may have a reply before its call, in ns.
 const EARLY: i64 = 1_000_000;
+/// ns after which a reply has surely reached the caller, if nothing was retransmitted.
+const GRANT_ARRIVES: i64 = 1_000_000_000;
 /// Replies without a call that wait for it at most.
 const EARLY_MAX: usize = 64;
 /// Transaction ids that may be answered without a call, or twice, that are remembered at most.
@@ -187,6 +189,8 @@ struct Credits {
     outstanding_max: u32,
     /// Calls that may still be sent, by any grant that the caller may know of: a lower one may be on its way to it.
     left: u32,
+    /// The last reply that granted less than the one before, and the packets that had been retransmitted then.
+    lowered: Option<(At, u64)>,
     /// Calls beyond that, until it is known that no reply stands behind them in the capture that came before them.
     beyond: Option<Beyond>,
     /// Detects that the caller waits for a reply before it may call again.
@@ -248,6 +252,28 @@ impl Credits {
         let is_close = at.since(beyond.at) <= DISORDER || at.frame == beyond.at.frame + 1;
         beyond.calls -= u32::from(is_close);
         if is_close && beyond.calls > 0 { None } else { self.beyond.take().map(|beyond| (beyond, is_close)) }
+    }
+
+    /// A reply or an error in the frame at hand grants credits.
+    fn grant(&mut self, cx: &FrameContext<'_>, credits: u32) {
+        if self.granted.known().is_some_and(|before| credits < before) {
+            self.lowered = Some((cx.at, cx.about.retransmissions));
+        }
+        self.granted = Seen::Known(credits);
+    }
+
+    /// The caller knows the last grant if it has had time to arrive: no higher one from before counts any more.
+    fn settle(&mut self, cx: &FrameContext<'_>) {
+        let Some((at, retransmissions)) = self.lowered else { return };
+        if cx.about.retransmissions != retransmissions {
+            // the reply may have been lost, and have gone again
+            self.lowered = Some((cx.at, cx.about.retransmissions));
+        } else if cx.at.since(at) > GRANT_ARRIVES {
+            self.lowered = None;
+            if let Some(granted) = self.granted.known() {
+                self.left = self.left.min(granted.max(1).saturating_sub(self.outstanding));
+            }
+        }
     }
 
     /// A call is no longer outstanding.
@@ -654,6 +680,7 @@ impl RpcRdma {
         if let Some((begin, end)) = credits.room.used(cx.at) {
             cx.episodes.stalled(by, Cause::RpcRdmaCredits, begin, end);
         }
+        credits.settle(cx);
         credits.calls += 1;
         credits.requested_max = credits.requested_max.max(header.fixed.credits);
         credits.outstanding += 1;
@@ -705,7 +732,7 @@ impl RpcRdma {
         cx.roles.learn(caller, Source::Shape);
         let credits = &mut self.credits[caller.index()];
         let beyond = credits.replied(cx.at);
-        credits.granted = Seen::Known(header.fixed.credits);
+        credits.grant(cx, header.fixed.credits);
         credits.end_call();
         credits.replied = true;
         if credits.outstanding < header.fixed.credits {
@@ -798,6 +825,9 @@ impl RpcRdma {
             return cx.env.findings.because(Rule::RpcrdmaError, Some(cx.about.id), Blame::Unknown, why);
         }
         let credits = &mut self.credits[caller.index()];
+        if header.fixed.credits > 0 {
+            credits.grant(cx, header.fixed.credits);
+        }
         credits.end_call();
         credits.replied = true;
         let Some(call) = self.take(caller, xid) else {
@@ -1274,12 +1304,52 @@ mod tests {
     /// The server may have answered the first call before the second came.
     #[test]
     fn both_calls_with_one_transaction_id_may_be_answered() {
-        let mut layer = Layer::new();
-        layer.call(1, NO_CHUNKS);
-        layer.reply(1, 2, NO_CHUNKS);
-        (0..2).for_each(|_| layer.call(2, NO_CHUNKS));
-        (0..2).for_each(|_| layer.reply(2, 2, NO_CHUNKS));
-        assert_eq!(layer.broken(), [(Rule::RpcrdmaXid, Blame::Client)]);
+        for (procedure, expected) in [(0, vec![]), (1, vec![(Rule::RpcrdmaXid, Blame::Client)])] {
+            let mut layer = Layer::new();
+            layer.call(1, NO_CHUNKS);
+            layer.reply(1, 2, NO_CHUNKS);
+            layer.call(2, NO_CHUNKS);
+            layer.send(C, &[2, 1, 32, 0, 0, 0, 0, 2, 0, 2, 100_003, 3, procedure, 0, 0, 0, 0], None);
+            (0..2).for_each(|_| layer.reply(2, 2, NO_CHUNKS));
+            assert_eq!(layer.broken(), expected, "{procedure}: the same one may go again");
+        }
+    }
+
+    /// A lower grant reaches the caller sooner or later: then it holds.
+    #[test]
+    fn a_lower_grant_holds_once_it_has_arrived() {
+        const FRAME: i64 = 1_000_000;
+        for (waited, again, expected) in [
+            (0, 0, vec![]),
+            (GRANT_ARRIVES, 0, vec![(Rule::RpcrdmaCreditOverrun, Blame::Client)]),
+            // the reply may be what was sent again
+            (GRANT_ARRIVES, 1, vec![]),
+        ] {
+            let mut layer = Layer::new();
+            layer.call(1, NO_CHUNKS);
+            layer.reply(1, 8, NO_CHUNKS);
+            layer.call(2, NO_CHUNKS);
+            layer.reply(2, 2, NO_CHUNKS);
+            layer.alone.at.time += waited - FRAME + 1;
+            layer.alone.about.retransmissions += again;
+            (3..6).for_each(|xid| layer.call(xid, NO_CHUNKS));
+            assert_eq!(layer.broken(), expected, "{waited} ns, {again} sent again");
+        }
+    }
+
+    #[test]
+    fn an_error_grants_credits_too() {
+        for (granted, expected) in [(4, vec![]), (0, vec![(Rule::RpcrdmaCreditOverrun, Blame::Client)])] {
+            let mut layer = Layer::new();
+            layer.call(1, NO_CHUNKS);
+            layer.reply(1, 2, NO_CHUNKS);
+            layer.call(2, NO_CHUNKS);
+            layer.send(S, &[2, 1, granted, 4, 2], None);
+            (3..6).for_each(|xid| layer.call(xid, NO_CHUNKS));
+            let mut broken = layer.broken();
+            broken.retain(|(rule, _)| *rule == Rule::RpcrdmaCreditOverrun);
+            assert_eq!(broken, expected, "{granted}");
+        }
     }
 
     /// The answer to a header that could not be used is no reply to nothing.
