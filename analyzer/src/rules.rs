@@ -1272,6 +1272,15 @@ rules! {
         causes: ["A sender that reduces any large item", "krb5i or krb5p with a peer that still sends chunks"],
         cure: "The receiver must refuse it. Update the side that the finding names.",
     }
+    RpcMalformed "RPC-MALFORMED" Error RpcRdma "RFC 5531 9; RFC 1813 3; RFC 8881 2.3, 16.2" {
+        title: "An RPC message is not what it should be: it cannot be read, or ends too early.",
+        says: "A call has all arguments of its procedure, a successful reply all results. The results of a compound are \
+            those of its operations, \
+               in their order. Data may be missing from the message only if it is in a chunk.",
+        causes: ["A broken sender", "A chunk that was filled with something else", "A result that is in neither the \
+            message nor a chunk"],
+        cure: "Look at where decoding of the message ends, and compare it with one of its kind that is whole.",
+    }
     RpcUnanswered "RPC-UNANSWERED" Error RpcRdma "RFC 5531 4; RFC 8166 4.5" {
         title: "A call was never answered.",
         says: "A server answers each call or ends the connection, so that the client knows that the reply is lost.",

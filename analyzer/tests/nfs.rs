@@ -293,3 +293,71 @@ fn a_compound_may_have_several_reads_and_writes() {
     });
     assert_eq!(unequal, [("RPCRDMA-CHUNK-LENGTH", Blame::Client)]);
 }
+
+/// A compound of a READ whose reply is in the Reply chunk, and what the server writes there.
+fn long_reply(c: &mut Conversation, reply: &[u8]) {
+    c.nfs();
+    let call = Rpc { reply: Some(vec![segment(5, 512)]), ..Rpc::msg(2, &compound(2, &[&read(8)])) }.bytes();
+    c.send(C, &call);
+    write_bytes(c, S, 5, reply);
+    let chunk = Some(vec![segment(5, reply.len() as u32)]);
+    c.send(S, &Rpc { proc: 1, reply: chunk, ..Rpc::msg(2, &[]) }.bytes());
+    c.null(3);
+}
+
+#[test]
+fn a_reply_in_a_chunk_is_a_reply_to_its_call() {
+    let good = results(2, &[&was_read(8), &[1, 2]]);
+    let cases: [(Vec<u8>, &[&str]); 6] = [
+        (good.clone(), &[]),
+        (vec![0; 200], &["RPC-MALFORMED", "RPCRDMA-XID"]),
+        (results(9, &[&was_read(8), &[1, 2]]), &["RPCRDMA-XID"]),
+        (good[..good.len() - 8].to_vec(), &["RPC-MALFORMED"]),
+        (results(2, &[&was_read(8), &[1, 2], &was_read(8), &[1, 2]]), &["RPC-MALFORMED"]),
+        (results(2, &[&written(8)]), &["RPC-MALFORMED"]),
+    ];
+    for (n, (reply, expected)) in cases.into_iter().enumerate() {
+        let mut all: Vec<_> = broken(|c| long_reply(c, &reply));
+        all.sort_unstable_by_key(|(rule, _)| *rule);
+        let expected: Vec<_> = expected.iter().map(|rule| (*rule, Blame::Server)).collect();
+        assert_eq!(all, expected, "{n}");
+    }
+}
+
+#[test]
+fn a_call_has_all_its_arguments_and_the_id_of_its_header() {
+    let long = |call: Vec<u8>| {
+        move |c: &mut Conversation| {
+            c.nfs();
+            c.send(C, &Rpc { proc: 1, reads: vec![read_segment(0, 5, call.len() as u32)], ..Rpc::msg(2, &[]) }.bytes());
+            read_bytes(c, S, 5, &call);
+            c.send(S, &Rpc::msg(2, &results(2, &[&was_read(8), &[1, 2]])).bytes());
+            c.null(3);
+        }
+    };
+    let whole = compound(2, &[&read(8)]);
+    assert_eq!(broken(long(whole.clone())), []);
+    assert_eq!(broken(long(compound(9, &[&read(8)]))), [("RPCRDMA-XID", Blame::Client)]);
+    assert_eq!(broken(long(whole[..whole.len() - 4].to_vec())), [("RPC-MALFORMED", Blame::Client)]);
+    let inline = broken(|c| {
+        c.nfs();
+        c.send(C, &Rpc::msg(2, &whole[..whole.len() - 4]).bytes());
+    });
+    assert_eq!(inline, [("RPC-MALFORMED", Blame::Client)]);
+}
+
+/// Data in a chunk whose position is not that of the data.
+#[test]
+fn an_argument_begins_at_each_read_chunk() {
+    let at = |back: u32| {
+        broken(move |c| {
+            c.nfs();
+            let call = compound(2, &[&write(512)]);
+            let reads = vec![read_segment(call.len() as u32 - back, 5, 512)];
+            c.send(C, &Rpc { reads, ..Rpc::msg(2, &call) }.bytes());
+        })
+    };
+    assert_eq!(at(0), []);
+    assert_eq!(at(4), [("RPCRDMA-POSITION", Blame::Client)]);
+    assert_eq!(at(8), [("RPCRDMA-POSITION", Blame::Client)]);
+}

@@ -615,6 +615,15 @@ fn read_inline(c: &mut Conversation, offered: bool) {
     c.send(S, &Rpc { writes: chunks(0), ..Rpc::msg(2, &payload) }.bytes());
 }
 
+/// A READ of NFS that is answered with 8 bytes, of which the message has these words.
+fn read_of_nothing_inline(c: &mut Conversation, data: &[u32]) {
+    c.nfs();
+    let payload = words(&[2, 0, 2, 100_003, 3, 6, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, 512]);
+    c.send(C, &Rpc::msg(2, &payload).bytes());
+    c.send(S, &Rpc::msg(2, &words(&[&[2, 1, 0, 0, 0, 0, 0, 0, 8, 0, 8], data].concat())).bytes());
+    c.null(3);
+}
+
 /// MNT of the protocol MOUNT, the path of which is in a Read chunk or in the message.
 fn mount(c: &mut Conversation, reduced: bool) {
     c.nfs();
@@ -1213,6 +1222,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RpcrdmaCreditOverrun, |c| { c.nfs(); (2..35).for_each(|x| c.send(C, &Rpc::msg(x, &null_call(x)).bytes())); }, |c| { c.nfs(); (2..34).for_each(|x| c.send(C, &Rpc::msg(x, &null_call(x)).bytes())); }),
     (Rule::RpcrdmaCreditFirst, |c| { c.connect(20049); (1..3).for_each(|x| c.send(C, &Rpc::msg(x, &null_call(x)).bytes())); }, |c| { c.connect(20049); (1..3).for_each(|x| c.null(x)); }),
     (Rule::RpcrdmaXid, |c| { c.nfs(); [4, 3].iter().for_each(|version| c.send(C, &Rpc::msg(2, &words(&[2, 0, 2, 100_003, *version, 0, 0, 0, 0, 0])).bytes())); }, |c| { c.nfs(); (0..2).for_each(|_| c.null(2)); }),
+    (Rule::RpcMalformed, |c| read_of_nothing_inline(c, &[]), |c| read_of_nothing_inline(c, &[1, 2])),
     (Rule::RpcRetransmit, |c| { c.nfs(); (0..2).for_each(|_| c.send(C, &Rpc::msg(2, &null_call(2)).bytes())); c.send(S, &Rpc::msg(2, &null_reply(2)).bytes()); }, |c| { c.nfs(); (0..2).for_each(|_| c.null(2)); }),
     (Rule::RpcrdmaNomsg, |c| { c.nfs(); c.send(C, &Rpc { proc: 1, ..Rpc::msg(2, &[]) }.bytes()); }, |c| { c.nfs(); c.send(C, &Rpc { proc: 1, reads: vec![read_segment(0, 5, 40)], ..Rpc::msg(2, &[]) }.bytes()); }),
     (Rule::RpcrdmaPosition, |c| call_with(c, |r| r.reads = vec![read_segment(66, 5, 64)]), |c| call_with(c, |r| r.reads = vec![read_segment(68, 5, 64)])),

@@ -54,9 +54,9 @@ const READ_BUDGET: u64 = (1 << 20) + (1 << 16);
 
 /// Reports that the header of RPC-over-RDMA and the RPC message behind it have different transaction ids, RFC 8166
 /// 4.2.1.
-pub(crate) fn other_xid(cx: &mut FrameContext<'_>, by: End, xid: u32, inner: u32) {
+pub(crate) fn other_xid(cx: &mut FrameContext<'_>, by: End, rests: Rests, xid: u32, inner: u32) {
     let text = format_args!("has XID {xid:#010x} in the header and {inner:#010x} in the RPC message");
-    cx.report(Rule::RpcrdmaXid, by, Rests::FRAME, text);
+    cx.report(Rule::RpcrdmaXid, by, rests, text);
     let (blame, cause) = (cx.blame(by), Some("A sender that fills in the two headers separately"));
     cx.env.findings.because(Rule::RpcrdmaXid, Some(cx.about.id), blame, cause);
 }
@@ -124,6 +124,7 @@ impl<'a> RpcMessage<'a> {
             |at: usize| record.bytes.get(at..at + 4).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_be_bytes(*b));
         let (xid, kind) = (word(0)?, word(4)?);
         let message = Stream::whole(record.bytes);
+        let is_whole = record.bytes.len() as u64 >= u64::from(record.wire_length);
         let kind = match kind {
             0 => {
                 let (exchange, said) = (cx.env.number_exchange(), Said::of(record.bytes));
@@ -131,7 +132,7 @@ impl<'a> RpcMessage<'a> {
             }
             _ => Kind::Reply { message, is_long: false, call: None, is_attributed: true },
         };
-        Some(Self { by, xid, first: record.first, last: record.last, header: None, is_whole: true, kind })
+        Some(Self { by, xid, first: record.first, last: record.last, header: None, is_whole, kind })
     }
 }
 
@@ -302,8 +303,9 @@ struct Call {
     long_want: u64,
     /// The read list of such a call, if it has chunks with data too: as it stands in the header.
     reads: Vec<u8>,
-    /// Arrived bytes of a reply in the reply chunk.
+    /// Arrived bytes of a reply in the reply chunk, and their number.
     long_reply: Vec<u8>,
+    reply_have: u64,
     /// Segments of the write list, and their number in each chunk.
     segments: Vec<Segment>,
     chunk_sizes: Vec<u32>,
@@ -397,6 +399,7 @@ impl RpcRdma {
             call.long_have += op.bytes.len() as u64;
             &mut call.long_call
         } else {
+            call.reply_have += op.bytes.len() as u64;
             &mut call.long_reply
         };
         if long.len() < end {
@@ -665,7 +668,7 @@ impl RpcRdma {
         let has_message = header.proc() == Proc::MSG && !self.calls.contains_key(&(caller, xid));
         let inner = header.payload.first_chunk::<4>().filter(|_| has_message).map(|word| u32::from_be_bytes(*word));
         let Some(inner) = inner.filter(|inner| *inner != xid) else { return xid };
-        other_xid(cx, by, xid, inner);
+        other_xid(cx, by, Rests::FRAME, xid, inner);
         if self.calls.contains_key(&(caller, inner)) {
             return inner;
         }
@@ -769,13 +772,16 @@ impl RpcRdma {
         let is_long = header.is_long();
         let written = usize::try_from(header.reply.map_or(0, |c| c.length())).unwrap_or(usize::MAX);
         call.long_reply.truncate(written);
+        // a reply in its chunk is whole if all that was written was captured and kept
+        let is_reply_whole = call.long_reply.len() == written && call.reply_have >= written as u64;
         let message = if is_long { Stream::long(header, &call.long_reply) } else { Stream::inline(header) };
         let is_call_whole = call.long_want > 0 && call.long_have >= call.long_want;
         let long_call =
             Stream { bytes: &call.long_call, reads: Reads::of(&call.reads), ..Stream::default() };
         let (long_call, is_attributed) = (is_call_whole.then_some(long_call), memory.unattributed() == 0);
         let kind = Kind::Reply { message, is_long, call: long_call, is_attributed };
-        let (first, last, is_whole) = (send.first, send.last, send.bytes.len() as u64 >= u64::from(send.wire_length));
+        let is_whole = send.bytes.len() as u64 >= u64::from(send.wire_length) && (is_reply_whole || !is_long);
+        let (first, last) = (send.first, send.last);
         emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
         for key in &call.keys {
             memory.end(cx.at, caller, *key, call.exchange);

@@ -21,11 +21,12 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
+use rdmascope_dissector::fault::FaultKind;
 use rdmascope_dissector::text::Elapsed;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::nfs::{self, Op, Visit};
 use rdmascope_dissector::wire::portmap::Mapping;
-use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, Program};
+use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, MessageType, Program};
 use rdmascope_dissector::wire::rpcrdma::{Reads, RpcRdma as Header, Segment};
 use rdmascope_dissector::wire::xdr::Stream;
 
@@ -35,6 +36,8 @@ const MAPPINGS_MAX: usize = 256;
 const PRODUCT_MAX: usize = 64;
 /// File handles whose names are remembered at most.
 const NAMES_MAX: usize = 4096;
+/// Operations of one compound that are remembered.
+const OPERATIONS_MAX: usize = 64;
 /// READs and WRITEs of one compound that are looked at.
 const TRANSFERS_MAX: usize = 64;
 /// Replies to no call that are remembered: the call may have gone out again, and be seen then.
@@ -98,6 +101,12 @@ struct Names {
     is_mixed: bool,
     /// Argument, result: true if an operation of the compound may have it in a chunk.
     eligible: [bool; 2],
+    /// Operations of a compound, the first ones.
+    operations: Vec<u32>,
+    /// Those of the call, while its reply is read.
+    asked_operations: Option<Vec<u32>>,
+    /// True if the reply has the result of an operation that the call does not have there.
+    is_of_another: bool,
     /// The session that a compound of NFS 4.1 runs in.
     session: Option<[u8; 16]>,
     /// The product that EXCHANGE_ID names.
@@ -127,6 +136,7 @@ impl Names {
         let asked = self.asked.or(self.mappings.first().copied());
         *self = Self {
             asked_for: core::mem::take(&mut self.transfers),
+            asked_operations: Some(core::mem::take(&mut self.operations)),
             is_mixed: self.is_mixed,
             handle: self.handle.take(),
             name: self.name.take(),
@@ -138,6 +148,15 @@ impl Names {
     }
 
     fn take(&mut self, op: &Op<'_>) {
+        let place = op.index as usize;
+        match &self.asked_operations {
+            // one that the server does not know may be named so
+            Some(asked) if place < OPERATIONS_MAX && nfs::v4::Operation(op.code) != nfs::v4::Operation::ILLEGAL => {
+                self.is_of_another |= !asked.is_empty() && asked.get(place) != Some(&op.code);
+            }
+            None if self.operations.len() < OPERATIONS_MAX => self.operations.push(op.code),
+            _ => {}
+        }
         let name =
             if op.callback { nfs::v4::CallbackOperation(op.code).name() } else { nfs::v4::Operation(op.code).name() };
         if let Some(name) = name {
@@ -340,11 +359,16 @@ impl Rpc {
             describe(&mut pending.exchange, header);
         }
         if let Some(stream) = stream {
-            pending.is_whole = decode(cx, &stream, &mut pending, t) && message.is_whole;
+            let read = decode(cx, &stream, MessageType::CALL, &mut pending, t);
+            pending.is_whole = read.is_whole && message.is_whole;
             pending.exchange.session = pending.names.session;
             self.learn(cx, message, &pending);
             if pending.memo.is_some() {
-                same_xid(cx, message, &stream);
+                same_xid(cx, message, message.by, Rests::FRAME, &stream);
+            }
+            self.name_call(&mut pending);
+            if message.is_whole {
+                malformed_call(cx, message.by, Rests::FRAME, &stream, &read, &pending);
             }
             if let Some(header) = message.header.filter(|_| pending.is_whole || is_protected(&pending)) {
                 reduced_argument(cx, message.by, &header.reads, Rests::FRAME, &pending);
@@ -406,28 +430,41 @@ impl Rpc {
             return cx.layer(Layer::Rpc);
         };
         cx.env.frame.belongs(pending.exchange.id, pending.exchange.rdma_bytes());
+        // a long message rests on the RDMA that moved it
+        let rests = Rests::since(pending.exchange.request);
         if !is_long {
-            same_xid(cx, message, stream);
+            same_xid(cx, message, message.by, Rests::FRAME, stream);
+        } else if message.is_whole {
+            same_xid(cx, message, message.by, rests, stream);
         }
         let long = call.map_or(0, |call| call.bytes.len() as u64);
         if let Some(call) = call.filter(|_| pending.memo.is_none()) {
             if T::ON {
                 t.source("Reassembled call", call.bytes);
             }
-            pending.is_whole = decode(cx, &call, &mut pending, t);
+            let read = decode(cx, &call, MessageType::CALL, &mut pending, t);
+            pending.is_whole = read.is_whole;
             if T::ON {
                 t.end_source();
             }
             self.name_call(&mut pending);
-            reduced_argument(cx, caller, &call.reads, Rests::since(pending.exchange.request), &pending);
+            same_xid(cx, message, caller, rests, &call);
+            malformed_call(cx, caller, rests, &call, &read, &pending);
+            if pending.is_whole || is_protected(&pending) {
+                reduced_argument(cx, caller, &call.reads, rests, &pending);
+            }
         }
         pending.names.begin_reply();
         if is_long && T::ON {
             t.source("Reply chunk", stream.bytes);
         }
-        let is_whole = decode(cx, stream, &mut pending, t) && message.is_whole && pending.is_whole;
+        let read = decode(cx, stream, MessageType::REPLY, &mut pending, t);
+        let is_whole = read.is_whole && message.is_whole && pending.is_whole;
         if is_long && T::ON {
             t.end_source();
+        }
+        if message.is_whole {
+            malformed_reply(cx, message.by, rests, &read, &pending);
         }
         if let Some(header) = message.header {
             announced_and_written(cx, message.by, header, &pending, is_whole);
@@ -658,11 +695,11 @@ fn eligible(pending: &Pending) -> Option<[bool; 2]> {
     }
 }
 
-/// Checks that the XID is the same in the header of RPC-over-RDMA and in the message.
-fn same_xid(cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, stream: &Stream<'_>) {
+/// Checks that the XID is the same in the header of RPC-over-RDMA and in the message, which `by` sent.
+fn same_xid(cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, by: End, rests: Rests, stream: &Stream<'_>) {
     let (xid, inner) = (message.xid, stream.bytes.first_chunk::<4>().map(|b| u32::from_be_bytes(*b)));
     if let (Some(inner), true) = (inner.filter(|inner| *inner != xid), message.header.is_some()) {
-        other_xid(cx, message.by, xid, inner);
+        other_xid(cx, by, rests, xid, inner);
     }
 }
 
@@ -770,21 +807,99 @@ fn announced_and_written(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>
     }
 }
 
-/// Decodes an RPC message that belongs to a pending call. Returns true if all of it could be read.
-fn decode<T: Trace>(cx: &mut FrameContext<'_>, stream: &Stream<'_>, pending: &mut Pending, t: &mut T) -> bool {
-    let names = &mut pending.names;
-    let result = rpc::dissect(stream, pending.memo, t, names);
-    match result {
-        Ok((_, Message::Call(call))) => pending.memo = Some(call.memo),
-        Ok((_, Message::Reply(reply))) => {
-            if let Some(refused) = Status::of_refusal(reply.outcome) {
-                (pending.exchange.failed, pending.exchange.status) = (true, Some(refused));
+/// How far a message could be read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extent {
+    /// True if all of it could be.
+    is_whole: bool,
+    /// True if its header cannot be that of such a message.
+    is_other: bool,
+    /// True if it ends within its arguments or results.
+    is_short: bool,
+    /// Position of a read chunk at which no item begins.
+    unread: Option<u32>,
+}
+
+/// Decodes an RPC message that belongs to a pending call.
+fn decode<T: Trace>(
+    cx: &mut FrameContext<'_>,
+    stream: &Stream<'_>,
+    expected: MessageType,
+    pending: &mut Pending,
+    t: &mut T,
+) -> Extent {
+    let mut extent = Extent { is_other: true, ..Extent::default() };
+    if let Ok(decoded) = rpc::decode(stream, pending.memo, t, &mut pending.names) {
+        extent = Extent {
+            is_whole: decoded.fault.is_none(),
+            is_other: false,
+            // what is in a chunk that belongs to no known item is not known
+            is_short: decoded.fault.is_some_and(|fault| fault.kind == FaultKind::Short) && !decoded.is_unmatched,
+            unread: decoded.unread,
+        };
+        match (decoded.message, expected) {
+            (Message::Call(call), MessageType::CALL) => pending.memo = Some(call.memo),
+            (Message::Reply(reply), MessageType::REPLY) => {
+                if let Some(refused) = Status::of_refusal(reply.outcome) {
+                    (pending.exchange.failed, pending.exchange.status) = (true, Some(refused));
+                }
             }
+            _ => extent = Extent { is_other: true, ..Extent::default() },
         }
-        Err(_) => {}
     }
     cx.layer(if pending.memo.is_some_and(|m| m.is_nfs()) { Layer::Nfs } else { Layer::Rpc });
-    result.is_ok()
+    extent
+}
+
+/// True if a call is of a program whose messages are known to their end.
+fn is_known(pending: &Pending) -> bool {
+    pending.memo.is_some_and(|memo| memo.is_callback() || memo.is_nfs() && memo.version >= 3) && !is_protected(pending)
+}
+
+/// Checks that a call, which was captured whole, has all of its arguments, and that one begins at each read chunk.
+fn malformed_call(
+    cx: &mut FrameContext<'_>,
+    by: End,
+    rests: Rests,
+    stream: &Stream<'_>,
+    read: &Extent,
+    pending: &Pending,
+) {
+    let (at, command) = (pending.exchange.request_end, One(pending.exchange.command));
+    if read.is_other {
+        return cx.report_at(at, Rule::RpcMalformed, by, rests, format_args!("sent a call whose header cannot be read"));
+    }
+    if !is_known(pending) {
+        return;
+    }
+    match read.unread {
+        // chunks past the end, and at odd positions, break the rule already
+        Some(position) if position % 4 == 0 && position as usize <= stream.bytes.len() => {
+            if let Some([true, _]) = eligible(pending) {
+                let text = format_args!("has a read chunk at position {position}, where no data of {command} begins");
+                cx.report_at(at, Rule::RpcrdmaPosition, by, rests, text);
+            }
+        }
+        None if read.is_short => {
+            let text = format_args!("sent {command} that ends within its arguments");
+            cx.report_at(at, Rule::RpcMalformed, by, rests, text);
+        }
+        _ => {}
+    }
+}
+
+/// Checks that a reply, which was captured whole, is one, and has the results of the call's operations.
+fn malformed_reply(cx: &mut FrameContext<'_>, by: End, rests: Rests, read: &Extent, pending: &Pending) {
+    let command = One(pending.exchange.command);
+    if read.is_other {
+        cx.report(Rule::RpcMalformed, by, rests, format_args!("answered {command} with something that is no reply"));
+    } else if is_known(pending) && pending.names.is_of_another && pending.is_whole {
+        let text = format_args!("answered {command} with the results of other operations");
+        cx.report(Rule::RpcMalformed, by, rests, text);
+    } else if is_known(pending) && read.is_short && pending.is_whole {
+        let text = format_args!("answered {command} with a reply that ends within its results");
+        cx.report(Rule::RpcMalformed, by, rests, text);
+    }
 }
 
 #[cfg(test)]
