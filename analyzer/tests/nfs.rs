@@ -77,6 +77,9 @@ fn read(count: u32) -> [u32; 8] {
     [OP_READ, 0, 0, 0, 0, 0, 0, count]
 }
 
+/// The result of a READ of 8 bytes, with its data.
+const WAS_READ: [u32; 6] = [OP_READ, 0, 1, 8, 1, 2];
+
 /// Its result, up to its data.
 fn was_read(count: u32) -> [u32; 4] {
     [OP_READ, 0, 1, count]
@@ -146,7 +149,7 @@ fn read_in_the_message(c: &mut Conversation, offered: &[u32]) {
     c.nfs();
     let chunks = |length| vec![offered.iter().map(|key| segment(*key, length)).collect()];
     c.send(C, &Rpc { writes: chunks(512), ..Rpc::msg(2, &compound(2, &[&read(8)])) }.bytes());
-    let reply = results(2, &[&was_read(8), &[1, 2]]);
+    let reply = results(2, &[&WAS_READ]);
     c.send(S, &Rpc { writes: chunks(0), ..Rpc::msg(2, &reply) }.bytes());
 }
 
@@ -307,13 +310,13 @@ fn long_reply(c: &mut Conversation, reply: &[u8]) {
 
 #[test]
 fn a_reply_in_a_chunk_is_a_reply_to_its_call() {
-    let good = results(2, &[&was_read(8), &[1, 2]]);
+    let good = results(2, &[&WAS_READ]);
     let cases: [(Vec<u8>, &[&str]); 6] = [
         (good.clone(), &[]),
         (vec![0; 200], &["RPC-MALFORMED", "RPCRDMA-XID"]),
-        (results(9, &[&was_read(8), &[1, 2]]), &["RPCRDMA-XID"]),
+        (results(9, &[&WAS_READ]), &["RPCRDMA-XID"]),
         (good[..good.len() - 8].to_vec(), &["RPC-MALFORMED"]),
-        (results(2, &[&was_read(8), &[1, 2], &was_read(8), &[1, 2]]), &["RPC-MALFORMED"]),
+        (results(2, &[&WAS_READ, &WAS_READ]), &["RPC-MALFORMED"]),
         (results(2, &[&written(8)]), &["RPC-MALFORMED"]),
     ];
     for (n, (reply, expected)) in cases.into_iter().enumerate() {
@@ -331,7 +334,7 @@ fn a_call_has_all_its_arguments_and_the_id_of_its_header() {
             c.nfs();
             c.send(C, &Rpc { proc: 1, reads: vec![read_segment(0, 5, call.len() as u32)], ..Rpc::msg(2, &[]) }.bytes());
             read_bytes(c, S, 5, &call);
-            c.send(S, &Rpc::msg(2, &results(2, &[&was_read(8), &[1, 2]])).bytes());
+            c.send(S, &Rpc::msg(2, &results(2, &[&WAS_READ])).bytes());
             c.null(3);
         }
     };

@@ -540,14 +540,27 @@ fn write_call(xid: u32, count: u32) -> Vec<u8> {
     words(&[xid, 0, 2, 100_003, 3, 7, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, count, 2, count])
 }
 
-/// NFS, then a WRITE of this many bytes, its chunks as the caller has them, and its reply.
+/// NFS, then a WRITE of this many bytes, its chunks as the caller has them, and its reply. The server reads the data, or
+/// refuses to write what is more than one packet.
 fn write_with(c: &mut Conversation, count: u32, change: impl Fn(&mut Rpc<'_>)) {
+    const JUKEBOX: u32 = 10_008;
     c.nfs();
-    let payload = write_call(2, count);
-    let mut call = Rpc::msg(2, &payload);
+    let head = write_call(2, count);
+    let whole = [&head[..], &vec![0; count as usize]].concat();
+    let mut call = Rpc::msg(2, &head);
     change(&mut call);
+    if call.reads.is_empty() {
+        call.payload = &whole;
+    }
     c.send(C, &call.bytes());
-    let payload = words(&[2, 1, 0, 0, 0, 0, 0, 0, 0, count, 2, 0, 0]);
+    let is_short = count <= 1024;
+    for segment in call.reads.iter().filter(|segment| is_short && segment.offset == address(segment.handle)) {
+        c.read(S, segment.handle, segment.length);
+    }
+    let payload = match is_short {
+        true => words(&[2, 1, 0, 0, 0, 0, 0, 0, 0, count, 2, 0, 0]),
+        false => words(&[2, 1, 0, 0, 0, 0, JUKEBOX, 0, 0]),
+    };
     // segments that were offered and not used come back empty
     let empty = |chunk: &Vec<Segment>| chunk.iter().map(|s| Segment { length: 0, ..*s }).collect();
     c.send(S, &Rpc { writes: call.writes.iter().map(empty).collect(), ..Rpc::msg(2, &payload) }.bytes());
@@ -666,10 +679,11 @@ fn nfs_invalidating(c: &mut Conversation, key: Option<u32>) {
 /// A call under RPCSEC_GSS with a service, whose reply has 512 bytes in its write chunk.
 fn gss(c: &mut Conversation, service: u32) {
     c.nfs();
-    let call = words(&[2, 0, 2, 100_003, 3, 6, 6, 24, 1, 0, 1, service, 4, 0x1234, 0, 0, 0, 0]);
+    let head = [2, 0, 2, 100_003, 3, 6, 6, 24, 1, 0, 1, service, 4, 0x1234, 0, 0];
+    let call = words(&[&head[..], &[4, 0x1234_5678, 0, 0, 1024]].concat());
     c.send(C, &Rpc { writes: vec![vec![segment(5, 1024)]], ..Rpc::msg(2, &call) }.bytes());
     c.write(S, 5, 512);
-    let reply = null_reply(2);
+    let reply = words(&[2, 1, 0, 0, 0, 0, 0, 0, 512, 0, 512]);
     c.send(S, &Rpc { writes: vec![vec![segment(5, 512)]], ..Rpc::msg(2, &reply) }.bytes());
 }
 

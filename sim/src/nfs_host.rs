@@ -641,8 +641,12 @@ impl Host {
             }
             Act::SameXid => {
                 self.call(now, &call, &message, data, requests);
-                let inline = if header.fixed.proc == Proc::NOMSG.0 { &[] } else { &message.0[..] };
-                self.send(now, header.bytes(inline), Rpc::Call(call), None);
+                // the same one may be sent again
+                let command = if call.command == Command::Null { Command::Getattr } else { Command::Null };
+                let other = Call { command, way: Way::Inline, ..call };
+                let message = nfs::call_message(&other, &[]);
+                let header = nfs::Header::new(other.xid, self.limits.credits);
+                self.send(now, header.bytes(&message.0), Rpc::Call(other), None);
             }
             Act::LongInline => {
                 call.length = self.limits.room;

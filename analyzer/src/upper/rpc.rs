@@ -525,7 +525,9 @@ impl Rpc {
     }
 
     /// Keeps a call until its reply comes. If there are too many, the older half goes.
-    fn remember(&mut self, cx: &mut FrameContext<'_>, by: End, xid: u32, pending: Box<Pending>) {
+    fn remember(&mut self, cx: &mut FrameContext<'_>, by: End, xid: u32, mut pending: Box<Pending>) {
+        // of two calls with one id, none can be told to be what a reply answers
+        pending.is_whole &= !self.pending.contains_key(&(by, xid));
         if self.pending.len() >= cx.env.options.requests_max {
             let mut ids: Vec<u64> = self.pending.values().map(|p| p.exchange.id).collect();
             ids.sort_unstable();
@@ -537,7 +539,6 @@ impl Rpc {
         }
         self.by_exchange.insert(pending.exchange.id, (by, xid));
         if let Some(mut old) = self.pending.insert((by, xid), pending) {
-            // no reply can be told to be its
             self.by_exchange.remove(&old.exchange.id);
             old.exchange.close(cx.about.retransmissions);
             self.commands.add(&old.exchange);
