@@ -279,6 +279,8 @@ pub struct Exchange {
     pub time: Time,
     /// The longest wait, apart from its own server.
     pub behind: Option<Behind>,
+    /// Time in which the client kept a delegation that the server had asked for in the meantime, in ns.
+    pub recalled: i64,
     /// True if nothing was acknowledged from the request to the reply: the request may have been held up on its way to
     /// the server.
     pub is_unheard: bool,
@@ -334,6 +336,7 @@ impl Exchange {
             sequence: None,
             time: Time::default(),
             behind: None,
+            recalled: 0,
             is_unheard: false,
         }
     }
@@ -454,6 +457,7 @@ stored!(Exchange {
     sequence,
     time,
     behind,
+    recalled,
     is_unheard
 });
 

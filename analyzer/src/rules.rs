@@ -1305,10 +1305,11 @@ rules! {
                few calls of that procedure, of all procedures on it; then only a second or more of the server's own \
                time counts.",
         causes: [
-            "The server or its storage was slow: nothing below explains the time",
-            "A delay before the capture point that left no trace: a device or queue of the server's host",
+            "The side that replies, or its storage, was slow: nothing below explains the time. To callbacks the client \
+                replies",
+            "A delay before the capture point that left no trace: a device or queue of the replying host",
         ],
-        cure: "Compare with the server's own latencies. Time lost to packet loss, credits, silence or the network is \
+        cure: "Compare with that side's own latencies. Time lost to packet loss, credits, silence or the network is \
             not counted here: \
                other findings report it.",
     }

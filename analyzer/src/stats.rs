@@ -13,6 +13,11 @@ pub fn may_wait(command: &str) -> bool {
     matches!(command, "CHANGE_NOTIFY" | "CANCEL" | "LOCK" | "OPLOCK_BREAK")
 }
 
+/// True if the server sent a request to the client: the client replies to it.
+pub fn is_callback(command: &str) -> bool {
+    command.starts_with("CB_")
+}
+
 /// True if a request may take very long although nothing is wrong: how long depends on the data, or on others, such as
 /// those who authenticate the user.
 fn may_be_long(command: &str) -> bool {
@@ -73,7 +78,7 @@ pub struct Long {
     pub replier: End,
     /// The last frame of its reply.
     pub reply: At,
-    /// Part of it that was the server's own, in ns.
+    /// Part of it that was the own time of the side that replies, in ns.
     pub server: i64,
     /// True if nothing was acknowledged meanwhile.
     pub is_unheard: bool,
@@ -210,7 +215,7 @@ impl Commands {
             return;
         }
         let Some(reply) = exchange.reply_end else { return };
-        let server = exchange.time.of(Owner::Server);
+        let server = exchange.time.of(if is_callback(exchange.command) { Owner::Client } else { Owner::Server });
         let Exchange { command, is_unheard, .. } = *exchange;
         let long = Long { command, latency, replier, reply, server, is_unheard, counts: exchange.counts() };
         if self.long.len() < LONG_MAX {

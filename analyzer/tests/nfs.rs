@@ -6,6 +6,7 @@ mod build;
 mod common;
 
 use build::*;
+use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::finding::{Blame, Finding};
 use rdmascope_analyzer::report::Report;
 use rdmascope_analyzer::rules::Severity;
@@ -26,7 +27,9 @@ fn run(make: impl Fn(&mut Conversation)) -> Report {
 
 /// Rule, severity, side and text of what is found, notes about good practice aside.
 fn found(make: impl Fn(&mut Conversation)) -> Vec<(&'static str, Severity, Blame, String)> {
-    let shown = |f: &&Finding| f.rule.id().starts_with("RPC") || f.rule.id().starts_with("BUG") || f.rule.id().starts_with("RDMA");
+    let shown = |f: &&Finding| {
+        f.rule.id().starts_with("RPC") || f.rule.id().starts_with("BUG") || f.rule.id().starts_with("RDMA")
+    };
     let text = |f: &Finding| (f.rule.id(), f.severity, f.by, f.text.clone());
     run(make).findings.iter().filter(shown).map(text).collect()
 }
@@ -117,12 +120,8 @@ fn two_writes(c: &mut Conversation, second_first: bool) {
 
 #[test]
 fn a_read_list_may_reduce_a_long_call_and_has_no_order() {
-    let legal: [Make; 4] = [
-        |c| long_write(c, false),
-        |c| long_write(c, true),
-        |c| two_writes(c, false),
-        |c| two_writes(c, true),
-    ];
+    let legal: [Make; 4] =
+        [|c| long_write(c, false), |c| long_write(c, true), |c| two_writes(c, false), |c| two_writes(c, true)];
     for (n, make) in legal.into_iter().enumerate() {
         assert_eq!(found(make), [], "{n}");
     }
@@ -363,4 +362,64 @@ fn an_argument_begins_at_each_read_chunk() {
     assert_eq!(at(0), []);
     assert_eq!(at(4), [("RPCRDMA-POSITION", Blame::Client)]);
     assert_eq!(at(8), [("RPCRDMA-POSITION", Blame::Client)]);
+}
+
+/// A call of the reverse direction: CB_COMPOUND with CB_RECALL.
+fn recall(xid: u32) -> Vec<u8> {
+    words(&[xid, 0, 2, 0x4000_0000, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 4, 1, 1, 2, 3, 0, 4, 0x1234_5678])
+}
+
+/// The reply to it.
+fn recalled(xid: u32) -> Vec<u8> {
+    words(&[xid, 1, 0, 0, 0, 0, 0, 0, 1, 4, 0])
+}
+
+/// Time of a connection's requests, in ns.
+fn owned(report: &Report) -> [i64; 2] {
+    [Owner::Client, Owner::Server].map(|owner| report.connections[0].time.of(owner))
+}
+
+/// The client replies to callbacks: their time is its own.
+#[test]
+fn a_slow_answer_to_a_callback_is_the_client_s() {
+    let make = |c: &mut Conversation| {
+        c.nfs();
+        for xid in 2..40 {
+            c.send(S, &Rpc::msg(xid, &recall(xid)).bytes());
+            c.wait(if xid == 39 { 3 * SECOND } else { 0 });
+            c.send(C, &Rpc::msg(xid, &recalled(xid)).bytes());
+        }
+    };
+    let report = run(make);
+    let [client, server] = owned(&report);
+    assert!(client >= 3 * SECOND && server < SECOND, "{client} {server}");
+    assert_eq!(broken(make), [("RPC-SLOW", Blame::Client)]);
+}
+
+/// A server that needs a delegation of its client cannot go on before it has it.
+#[test]
+fn the_client_is_waited_for_until_it_returns_a_delegation() {
+    const DELEGRETURN: u32 = 8;
+    let make = |returned: bool| {
+        move |c: &mut Conversation| {
+            c.nfs();
+            for xid in 2..40 {
+                c.send(C, &Rpc::msg(xid, &compound(xid, &[&read(8)])).bytes());
+                c.send(S, &Rpc::msg(xid, &results(xid, &[&WAS_READ])).bytes());
+            }
+            c.send(C, &Rpc::msg(90, &compound(90, &[&read(8)])).bytes());
+            c.send(S, &Rpc::msg(7, &recall(7)).bytes());
+            c.send(C, &Rpc::msg(7, &recalled(7)).bytes());
+            c.wait(6 * SECOND);
+            if returned {
+                c.send(C, &Rpc::msg(91, &compound(91, &[&[DELEGRETURN, 1, 1, 2, 3]])).bytes());
+                c.send(S, &Rpc::msg(91, &results(91, &[&[DELEGRETURN, 0]])).bytes());
+            }
+            c.send(S, &Rpc::msg(90, &results(90, &[&WAS_READ])).bytes());
+        }
+    };
+    let [client, server] = owned(&run(make(true)));
+    assert!(client >= 6 * SECOND && server < SECOND, "{client} {server}");
+    assert_eq!(broken(make(true)), []);
+    assert_eq!(broken(make(false)), [("RPC-SLOW", Blame::Server)]);
 }

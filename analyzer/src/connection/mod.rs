@@ -27,7 +27,7 @@ use crate::report;
 use crate::roles::Roles;
 use crate::series::{Series, Trouble, Volume};
 use crate::settle::{Settling, Waiting};
-use crate::stats::{Commands, FarLonger};
+use crate::stats::{Commands, FarLonger, is_callback};
 use crate::summary::{Handshake, Health, Negotiated, Peer, Progress, Protocol, Smb, Transport};
 use crate::upper::{ShownAgain, Upper};
 use alloc::string::String;
@@ -712,8 +712,9 @@ impl ConnectionState {
     /// Requests of SMB2 and of RPC that took far longer than others.
     pub(crate) fn far_longer(&self) -> [FarLonger<'_>; 2] {
         let (is_tcp, timeout) = (self.is_over_tcp(), self.opening.ack_timeout);
-        <[_; 2]>::from(self.commands())
-            .map(|commands| commands.map_or_else(FarLonger::default, |all| all.far_longer(is_tcp, self.tick(), timeout)))
+        <[_; 2]>::from(self.commands()).map(|commands| {
+            commands.map_or_else(FarLonger::default, |all| all.far_longer(is_tcp, self.tick(), timeout))
+        })
     }
 
     /// Tick of the capture's clock, in ns; 0 if that is fine enough for all that is judged by it.
@@ -878,6 +879,10 @@ fn settled(
         let is_lost = exchange.is_unheard && is_tcp && cut.time.of(Owner::Server) > ACKNOWLEDGED_WITHIN;
         let lost = if is_lost { cut.time.of(Owner::Server) } else { 0 };
         exchange.time = cut.time.moved(Owner::Server, Owner::Unknown, lost);
+        exchange.time = match is_callback(exchange.command) {
+            true => exchange.time.turned(),
+            false => exchange.time.moved(Owner::Server, Owner::Client, exchange.recalled),
+        };
     }
     upper.settled(exchange, replier);
     env.complete(exchange);

@@ -126,6 +126,13 @@ impl Time {
         self
     }
 
+    /// The same of a request that the server sent: client and server change places.
+    #[must_use]
+    pub const fn turned(mut self) -> Self {
+        self.0.swap(Owner::Client as usize, Owner::Server as usize);
+        self
+    }
+
     /// The owner of most of it, with its part in ns.
     pub fn largest(&self) -> Option<(Owner, i64)> {
         self.parts().reduce(|most, part| if part.1 > most.1 { part } else { most })

@@ -516,7 +516,7 @@ impl RpcRdma {
             // the findings are about others too
             return;
         }
-        let more = format_args!("; it went on with version 1");
+        let more = format_args!("; then version 1 was used");
         let connection = Some(cx.about.id);
         for (rule, blame) in [
             (Rule::RpcrdmaVersion, cx.blame(by)),
@@ -776,8 +776,7 @@ impl RpcRdma {
         let is_reply_whole = call.long_reply.len() == written && call.reply_have >= written as u64;
         let message = if is_long { Stream::long(header, &call.long_reply) } else { Stream::inline(header) };
         let is_call_whole = call.long_want > 0 && call.long_have >= call.long_want;
-        let long_call =
-            Stream { bytes: &call.long_call, reads: Reads::of(&call.reads), ..Stream::default() };
+        let long_call = Stream { bytes: &call.long_call, reads: Reads::of(&call.reads), ..Stream::default() };
         let (long_call, is_attributed) = (is_call_whole.then_some(long_call), memory.unattributed() == 0);
         let kind = Kind::Reply { message, is_long, call: long_call, is_attributed };
         let is_whole = send.bytes.len() as u64 >= u64::from(send.wire_length) && (is_reply_whole || !is_long);

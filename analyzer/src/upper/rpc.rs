@@ -36,6 +36,8 @@ const MAPPINGS_MAX: usize = 256;
 const PRODUCT_MAX: usize = 64;
 /// File handles whose names are remembered at most.
 const NAMES_MAX: usize = 4096;
+/// Delegations that were asked for, or returned, that are remembered.
+const RECALLS_MAX: usize = 64;
 /// Operations of one compound that are remembered.
 const OPERATIONS_MAX: usize = 64;
 /// READs and WRITEs of one compound that are looked at.
@@ -243,6 +245,9 @@ pub(crate) struct Rpc {
     pending: HashMap<(End, u32), Box<Pending>>,
     /// Transaction ids by number of the exchange.
     by_exchange: HashMap<u64, (End, u32)>,
+    /// Times at which the server asked for delegations that it does not have back, and of those that it has both times.
+    recalls: VecDeque<At>,
+    returns: VecDeque<(At, At)>,
     /// The last replies to calls that were not seen.
     unasked: VecDeque<(End, u32, At)>,
     /// Names of files by handle.
@@ -375,11 +380,32 @@ impl Rpc {
             }
         }
         self.name_call(&mut pending);
+        self.recall(&pending);
         if let Some(reply) = self.answered_early(message) {
             (pending.exchange.reply, pending.exchange.reply_end) = (Some(reply), Some(reply));
             return Self::complete(cx, message.by, *pending);
         }
         self.remember(cx, message.by, message.xid, pending);
+    }
+
+    /// Keeps account of the delegations that a server asks for and that its client returns.
+    fn recall(&mut self, call: &Pending) {
+        if call.memo.is_some_and(|memo| memo.is_callback()) {
+            if call.names.operations.contains(&nfs::v4::CallbackOperation::CB_RECALL.0) {
+                keep_last(&mut self.recalls, call.exchange.request_end);
+            }
+        } else if call.names.operations.contains(&nfs::v4::Operation::DELEGRETURN.0)
+            && let Some(asked) = self.recalls.pop_front()
+        {
+            keep_last(&mut self.returns, (asked, call.exchange.request));
+        }
+    }
+
+    /// ns for which the server had to wait for delegations, after a call and before its reply at hand.
+    fn recalled(&self, exchange: &Exchange, reply: At) -> i64 {
+        let of_it = |(asked, returned): &&(At, At)| exchange.request <= *asked && *returned <= reply;
+        let longest = self.returns.iter().filter(of_it).map(|(asked, returned)| returned.since(*asked)).max();
+        longest.unwrap_or(0)
     }
 
     /// The reply to a call, if the capture has it a little before the call.
@@ -480,6 +506,7 @@ impl Rpc {
             self.nfs.rpcbind.message(cx.at, false, &memo, pending.names.asked, &pending.names.mappings);
         }
         let exchange = &mut pending.exchange;
+        exchange.recalled = self.recalled(exchange, message.first);
         exchange.reply = Some(message.first);
         exchange.reply_end = Some(message.last);
         exchange.status = exchange.status.or(Some(pending.names.status.unwrap_or(0)));
@@ -651,6 +678,14 @@ impl Rpc {
     }
 }
 
+/// Remembers one more, and forgets the oldest if there are many.
+fn keep_last<V>(all: &mut VecDeque<V>, one: V) {
+    if all.len() >= RECALLS_MAX {
+        all.pop_front();
+    }
+    all.push_back(one);
+}
+
 /// The chunks of a call that carry data, into its row.
 fn describe(exchange: &mut Exchange, header: &Header<'_>) {
     let reads = header.reads.iter().filter(|segment| segment.position > 0).map(|segment| segment.segment());
@@ -759,8 +794,7 @@ fn read_for(cx: &mut FrameContext<'_>, by: End, pending: &Pending, long: u64, is
     let says: u64 = reduced.map(|(_, done)| u64::from(done.count)).sum();
     let read = exchange.reads.bytes.saturating_sub(long);
     // nothing at all may be what the capture missed, unless sequence numbers show that it did not
-    let is_counted =
-        matches!(cx.about.transport, Some(Transport::RoceV2 | Transport::Infiniband | Transport::Iwarp));
+    let is_counted = matches!(cx.about.transport, Some(Transport::RoceV2 | Transport::Infiniband | Transport::Iwarp));
     let is_seen = exchange.reads.frames > 0 || is_counted && cx.about.opening_seen;
     if read < says && is_seen && is_attributed && pending.names.status.is_none() {
         let text = format_args!("says it wrote {says} bytes of a WRITE, but read {read} of them");
@@ -868,7 +902,13 @@ fn malformed_call(
 ) {
     let (at, command) = (pending.exchange.request_end, One(pending.exchange.command));
     if read.is_other {
-        return cx.report_at(at, Rule::RpcMalformed, by, rests, format_args!("sent a call whose header cannot be read"));
+        return cx.report_at(
+            at,
+            Rule::RpcMalformed,
+            by,
+            rests,
+            format_args!("sent a call whose header cannot be read"),
+        );
     }
     if !is_known(pending) {
         return;
@@ -1015,8 +1055,12 @@ mod tests {
         let mut layer = Layer::new();
         layer.message(End::A, &call(1)).message(End::A, &call(2)).message(End::A, &call(1));
         layer.message(End::B, &reply(1, 0)).message(End::B, &reply(2, 0));
-        let shown: Vec<_> =
-            layer.alone.answered(End::B).iter().map(|e| (e.message_id, e.request.frame, e.reply.unwrap().frame)).collect();
+        let shown: Vec<_> = layer
+            .alone
+            .answered(End::B)
+            .iter()
+            .map(|e| (e.message_id, e.request.frame, e.reply.unwrap().frame))
+            .collect();
         assert_eq!(shown, [(1, 1, 4), (2, 2, 5)]);
         assert_eq!(layer.alone.broken(), []);
         assert_eq!(layer.rpc.commands.rows().len(), 0, "answered requests are counted once they are settled");
