@@ -246,8 +246,9 @@ fn a_server_reads_what_it_writes() {
     };
     for (read, expected) in [
         (512, None),
-        (256, Some("says it wrote 512 bytes of a WRITE, but read 256 of them")),
-        (0, Some("says it wrote 512 bytes of a WRITE, but read 0 of them")),
+        // the rest may be what the capture lacks
+        (256, None),
+        (0, Some("says it wrote 512 bytes of a WRITE, but read none of them")),
     ] {
         let texts: Vec<_> = found(write_of(read)).into_iter().map(|(.., by, text)| (by, text)).collect();
         assert_eq!(texts, Vec::from_iter(expected.map(|text| (Blame::Server, text.to_owned()))), "{read}");

@@ -152,9 +152,10 @@ impl Said {
     fn of(message: &[u8]) -> Option<Self> {
         /// Bytes of the arguments that are looked at.
         const HASHED: usize = 256;
+        /// Offset of the credential.
+        const CREDENTIAL: usize = 24;
         let word = |at: usize| message.get(at..)?.first_chunk::<4>().map(|word| u32::from_be_bytes(*word));
         let behind = |auth: usize| auth.checked_add(8 + (word(auth + 4)? as usize).checked_next_multiple_of(4)?);
-        const CREDENTIAL: usize = 24;
         let arguments = message.get(behind(behind(CREDENTIAL)?)?..)?;
         let is_gss = Flavor(word(CREDENTIAL)?) == Flavor::GSS;
         let hashed = if is_gss { &[] } else { &arguments[..arguments.len().min(HASHED)] };

@@ -319,7 +319,8 @@ impl Rpc {
     ) -> bool {
         let Some(pending) = self.pending.get_mut(&(message.by, message.xid)) else { return false };
         // on TCP, this layer alone knows of it
-        let is_it = pending.exchange.id == id || message.header.is_none() && Said::is_again(said, pending.said);
+        let is_known = message.header.is_none() && said.is_some();
+        let is_it = pending.exchange.id == id || is_known && Said::is_again(said, pending.said);
         if !is_it {
             return false;
         }
@@ -463,7 +464,6 @@ impl Rpc {
         } else if message.is_whole {
             same_xid(cx, message, message.by, rests, stream);
         }
-        let long = call.map_or(0, |call| call.bytes.len() as u64);
         if let Some(call) = call.filter(|_| pending.memo.is_none()) {
             if T::ON {
                 t.source("Reassembled call", call.bytes);
@@ -489,13 +489,15 @@ impl Rpc {
         if is_long && T::ON {
             t.end_source();
         }
-        if message.is_whole {
+        // data that was written and not announced belongs into the message: the list of chunks is what is wrong
+        let is_listed = |header: &Header<'_>| header.writes.iter().chain(header.reply).any(|chunk| chunk.length() > 0);
+        if message.is_whole && (pending.exchange.writes.bytes == 0 || message.header.is_some_and(is_listed)) {
             malformed_reply(cx, message.by, rests, &read, &pending);
         }
         if let Some(header) = message.header {
             announced_and_written(cx, message.by, header, &pending, is_whole);
             if is_whole {
-                read_for(cx, message.by, &pending, long, is_attributed);
+                read_for(cx, message.by, &pending, is_attributed);
             }
         }
         if let (Some(name), Some(got)) = (&pending.names.name, &pending.names.got) {
@@ -786,18 +788,17 @@ fn next_position(reads: &Reads<'_>, behind: u32) -> Option<u32> {
     reads.iter().map(|segment| segment.position).filter(|position| *position > behind).min()
 }
 
-/// Checks that the server read all the data that it says it wrote. `long` bytes of what it read are the call itself;
-/// `is_attributed` if it is known what all RDMA of the connection was for.
-fn read_for(cx: &mut FrameContext<'_>, by: End, pending: &Pending, long: u64, is_attributed: bool) {
+/// Checks that the server read the data that it says it wrote. `is_attributed` if it is known what all RDMA of the
+/// connection was for. How much of it was read is not judged: a capture may lack some of the bytes.
+fn read_for(cx: &mut FrameContext<'_>, by: End, pending: &Pending, is_attributed: bool) {
     let exchange = &pending.exchange;
     let reduced = pending.names.done(true).filter(|(asked, _)| asked.is_reduced);
     let says: u64 = reduced.map(|(_, done)| u64::from(done.count)).sum();
-    let read = exchange.reads.bytes.saturating_sub(long);
-    // nothing at all may be what the capture missed, unless sequence numbers show that it did not
+    // sequence numbers show that the capture missed no Read
     let is_counted = matches!(cx.about.transport, Some(Transport::RoceV2 | Transport::Infiniband | Transport::Iwarp));
-    let is_seen = exchange.reads.frames > 0 || is_counted && cx.about.opening_seen;
-    if read < says && is_seen && is_attributed && pending.names.status.is_none() {
-        let text = format_args!("says it wrote {says} bytes of a WRITE, but read {read} of them");
+    let is_seen = is_counted && cx.about.opening_seen && is_attributed;
+    if says > 0 && exchange.reads.frames == 0 && is_seen && pending.names.status.is_none() {
+        let text = format_args!("says it wrote {says} bytes of a WRITE, but read none of them");
         cx.report(Rule::RdmaLength, by, Rests::since(exchange.request), text);
     }
 }
