@@ -804,7 +804,7 @@ impl ConnectionState {
             progress,
             outcome: None,
             episodes: self.episodes.summary(client, self.last.time),
-            time: upper.commands.time().clone(),
+            time: *upper.commands.time(),
             slow_time,
             open: upper.commands.open().to_vec(),
             devices: paired(client, [0, 1].map(|end| self.ends[end].device)),
