@@ -2545,7 +2545,11 @@ rules! {
         title: "A BTH opcode that is not assigned: an unfixed rxe looks it up past its checks.",
         says: "A receiver must drop a packet with an opcode outside the table before it uses any of its fields. The \
             finding is a guess: a newer specification may assign the opcode.",
-        causes: ["An operation newer than this program", "An attack or a fuzzer on a software RoCE host", "A vendor's private opcode that reached the wrong host"],
+        causes: [
+            "An operation newer than this program",
+            "An attack or a fuzzer on a software RoCE host",
+            "A vendor's private opcode that reached the wrong host",
+        ],
         cure: "Update the receiver's kernel.",
         hits: Hits::noted("Linux rxe", "Linux rxe before commit 4c6f86d; the exact stable versions are not known."),
     }
