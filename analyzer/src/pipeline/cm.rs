@@ -66,8 +66,8 @@ pub(super) struct Request {
     pub(super) tag: Tag,
     /// Time of the REP.
     accepted: Option<At>,
-    /// Its last REQ or REP that was sent again, after the REP.
-    last_again: At,
+    /// Its last REQ, and its last REP, that was sent again after the REP.
+    last_again: [At; 2],
     /// Number of times that it was sent again after the REP, and number of times that the REP was.
     again: [u32; 2],
     /// Time and reason of its refusal; true if the server refused it, false if the client took it back.
@@ -90,9 +90,10 @@ impl Request {
 
     /// Counts a REQ, or a REP, that is sent again after the REP.
     fn sent_again(&mut self, at: At, by: End) {
-        if self.accepted.is_some_and(|accepted| at.since(accepted.max(self.last_again)) > MIRRORED) {
+        let last = self.last_again[by.index()];
+        if self.accepted.is_some_and(|accepted| at.since(accepted.max(last)) > MIRRORED) {
             self.again[by.index()] = self.again[by.index()].saturating_add(1);
-            self.last_again = at;
+            self.last_again[by.index()] = at;
         }
     }
 
@@ -399,7 +400,7 @@ fn new_request(
         transport,
         tag,
         accepted: None,
-        last_again: At::default(),
+        last_again: [At::default(); 2],
         again: [0; 2],
         refused: None,
         heard: false,
