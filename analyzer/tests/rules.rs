@@ -1877,6 +1877,37 @@ fn a_server_that_went_away_says_how_the_client_came_back() {
 
 /// A remote operational error is the responder's doing. Other refusals are the requester's only where its fault was
 /// seen.
+/// The server ends the connection for an untagged message of the client, with this code of DDP.
+fn refuses(c: &mut Conversation, code: u8) {
+    c.smb_iwarp();
+    c.echo_request();
+    let mut out = Vec::new();
+    Terminate { layer: 1, error_type: 2, code, segment_length: None, ddp: None, read_request: None }.emit(&mut out);
+    c.fpdu(S, &Conversation::untagged(rdmap::Opcode::TERMINATE, true, 2, 1, 0, &out));
+}
+
+#[test]
+fn who_ends_a_connection_for_a_message_that_was_agreed_on_is_at_fault() {
+    let told = |make: Make| {
+        let report = run(make);
+        let found = report.findings.iter().find(|f| f.rule == Rule::RdmapTerminate);
+        found.map(|f| (f.by, f.certainty, f.causes()[0]))
+    };
+    let own = |why: &'static str| Some((Blame::Server, Certainty::IfNothingWasMissed, why));
+    // no receive for it, although the client had credits; a receive that is too short
+    assert_eq!(
+        told(|c| refuses(c, 2)),
+        own("It granted credits for which it had posted no receives ([MS-SMBD] 3.1.5.9)")
+    );
+    assert_eq!(
+        told(|c| refuses(c, 5)),
+        own("It posted receives that are shorter than the MaxReceiveSize that it sent")
+    );
+    // its number, which the capture shows to be right
+    let open = told(|c| refuses(c, 3)).map(|(by, certainty, _)| (by, certainty));
+    assert_eq!(open, Some((Blame::Unknown, Certainty::Guess)));
+}
+
 #[test]
 fn a_nak_is_held_against_whose_doing_it_is() {
     for (syndrome, by) in

@@ -738,6 +738,31 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_crc_is_certain_if_its_receiver_said_that_there_are_no_markers() {
+        let (request, reply) = (startup(false, 1, None), startup(true, 1, None));
+        let parse = |bytes| mpa::parse_startup(bytes, &mut Off).expect("it is whole").1;
+        let certainty = |asked: bool, answered: bool, by: End| {
+            let mut connection = ConnectionState::new(Transport::Iwarp, at(1));
+            connection.roles.learn(End::A, Source::Port);
+            let env: &mut Env = &mut Env::new(Options::default(), alone::Listener::default());
+            let mut listener = Listener { connection: &mut connection, env };
+            if asked {
+                listener.fact(at(2), End::A, FlowFact::MpaRequest(parse(&request)));
+            }
+            if answered {
+                listener.fact(at(3), End::B, FlowFact::MpaReply(parse(&reply)));
+            }
+            listener.fact(at(4), by, FlowFact::CrcBad);
+            listener.env.findings.iter().find(|f| f.rule == Rule::MpaCrc).map(|f| f.certainty)
+        };
+        let [sure, guess] = [Some(Certainty::Certain), Some(Certainty::Guess)];
+        let both = |asked, answered| End::BOTH.map(|by| certainty(asked, answered, by));
+        assert_eq!(both(true, true), [sure, sure]);
+        assert_eq!([both(true, false), both(false, true)], [[guess, sure], [sure, guess]]);
+        assert_eq!(both(false, false), [guess, guess]);
+    }
+
+    #[test]
     fn revisions_that_exist_and_were_asked_for() {
         let revisions = |request: u8, reply: u8| opened((request, None), (reply, None));
         assert_eq!([revisions(1, 1), revisions(2, 1), revisions(2, 2)], [vec![], vec![], vec![]]);
