@@ -12,7 +12,7 @@ use rdmascope_analyzer::episodes::{Cause, Episode, Waiter};
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::outcome::Outcome;
-use rdmascope_analyzer::report::{self as analyzed, Connection, SideReport};
+use rdmascope_analyzer::report::{self as analyzed, Connection, SideReport, Signed};
 use rdmascope_analyzer::timeline::{self, Timeline};
 
 /// Number of intervals in the network timeline.
@@ -765,8 +765,10 @@ object! {
         dialect: Option<String>,
         /// Session ids.
         sessions: Vec<String>,
-        /// Whether messages are signed.
+        /// Whether all messages are signed that may be, apart from those of the set-up.
         signed: bool,
+        /// Signed messages: all, in_part (only those of the set-up, too) or no.
+        signing: &'static str,
         /// Whether messages are encrypted.
         encrypted: bool,
         /// Encrypted messages by sender.
@@ -1420,8 +1422,10 @@ object! {
         server: String,
         /// Dialect of SMB2 (0x0311 as 785) or version of NFS; null where it was not seen.
         version: Option<u32>,
-        /// Whether messages were signed.
+        /// Whether all messages were signed that may be, apart from those of the set-up.
         signed: bool,
+        /// Signed messages: all, in_part (only those of the set-up, too) or no.
+        signing: &'static str,
         /// Whether messages were encrypted.
         encrypted: bool,
         /// Connections that it used.
@@ -1516,7 +1520,8 @@ impl Session {
             client: analyzed::address(&session.client),
             server: analyzed::address(&session.server),
             version: Some(session.version).filter(|v| *v > 0),
-            signed: session.protected.0,
+            signed: session.protected.0 == Signed::All,
+            signing: session.protected.0.key(),
             encrypted: session.protected.1,
             connections: session.channels.iter().map(|c| c.connection).collect(),
             requests: session.requests(),
@@ -1647,7 +1652,8 @@ fn connection(data: &ReportData, c: &Connection, detail: &Detail) -> ConnectionJ
         smb: Smb {
             dialect: c.smb.dialect.map(|d| format!("{d:#06x}")),
             sessions: c.smb.sessions.iter().map(|s| format!("{s:#018x}")).collect(),
-            signed: c.smb.signed,
+            signed: c.smb.signed() == Signed::All,
+            signing: c.smb.signed().key(),
             encrypted: c.smb.encrypted,
             encrypted_messages: Pair::of(|end| c.smb.sealed[end].0),
         },

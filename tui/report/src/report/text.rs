@@ -16,7 +16,7 @@ use rdmascope_analyzer::marking::Direction;
 use rdmascope_analyzer::outcome::{Ending, Purpose, Stage};
 use rdmascope_analyzer::path::{Path, State};
 use rdmascope_analyzer::pauses::Paused;
-use rdmascope_analyzer::report::{Capture, Connection, Protocol, Transport};
+use rdmascope_analyzer::report::{Capture, Connection, Protocol, Signed, Transport};
 use rdmascope_analyzer::session::Session;
 use rdmascope_dissector::frame::Addr;
 use rdmascope_dissector::text::Elapsed;
@@ -986,8 +986,9 @@ fn smb(data: &ReportData, c: &Connection) -> Vec<String> {
             sessions.join(", ")
         ));
     }
-    if c.smb.signed {
-        pieces.push("signed".to_owned());
+    let signed = c.smb.signed();
+    if signed != Signed::No {
+        pieces.push(signed.name().to_owned());
     }
     if c.smb.encrypted {
         pieces.push("encrypted".to_owned());
