@@ -142,7 +142,7 @@ impl Screen for State {
         let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: self.list, focused: true, sorted: None };
         draw::table(buf, list, theme, &shape, |row| findings.get(row).map_or_else(Vec::new, |f| cells(model, f)));
         let Some(finding) = findings.get(self.list.at) else {
-            let (mark, clear) = &model.report.all_clear;
+            let (mark, clear) = model.report.all_clear(model.error.is_none());
             let text = if model.done { format!("{mark} {clear}") } else { "Reading …".to_owned() };
             put(buf, list.x + 2, list.y + 1, list.width, &text, theme.good);
             if let Some(ignored) = &model.report.ignored {

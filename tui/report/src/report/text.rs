@@ -545,7 +545,7 @@ impl Page {
                 (Tone::Plain, e.command.to_owned()),
                 (Tone::Plain, e.shown_file()),
                 (Tone::Plain, e.offset.map_or(String::new(), grouped)),
-                (Tone::Plain, e.length.map_or(String::new(), |l| grouped(l.into()))),
+                (Tone::Plain, if e.bytes_moved > 0 { grouped(e.bytes_moved) } else { String::new() }),
                 (Tone::Strong, e.latency().map_or(String::new(), duration)),
                 (Tone::Plain, owners(&e.time)),
                 (Tone::Plain, format!("{}{last}", grouped(e.request.frame))),
