@@ -272,6 +272,8 @@ pub struct SideReport {
     pub spent_total: u64,
     /// Fewest credits it held, if known.
     pub held_min: Option<i64>,
+    /// Most credits it held, if known.
+    pub held_max: Option<i64>,
     /// Credits it held at the end, if known.
     pub held_last: Option<i64>,
     /// Times it waited for credits.
@@ -445,6 +447,7 @@ stored!(SideReport {
     granted_total,
     spent_total,
     held_min,
+    held_max,
     held_last,
     stalls,
     stalled_time,

@@ -10,7 +10,7 @@ use rdmascope_analyzer::devices::{Device, Spread};
 use rdmascope_analyzer::episodes::time::{Behind, Owner, Time};
 use rdmascope_analyzer::episodes::{Cause, Episode, Waiter};
 use rdmascope_analyzer::exchange::Exchange;
-use rdmascope_analyzer::finding::Finding;
+use rdmascope_analyzer::finding::{Blame, Finding};
 use rdmascope_analyzer::outcome::Outcome;
 use rdmascope_analyzer::report::{self as analyzed, Connection, SideReport, Signed};
 use rdmascope_analyzer::timeline::{self, Timeline};
@@ -1402,8 +1402,8 @@ object! {
     struct RootJson {
         /// The rule.
         id: &'static str,
-        /// client, server, network, capture or unknown.
-        by: &'static str,
+        /// client, server, network or capture; null if not known.
+        by: Option<&'static str>,
         /// Its first frame.
         frame: u64,
     }
@@ -1815,13 +1815,17 @@ fn findings(data: &ReportData) -> Vec<FindingJson> {
     let causes = rdmascope_analyzer::roots::causes(&data.report, &ranked);
     let root = |cause: &Option<usize>| {
         let cause = ranked[(*cause)?];
-        Some(RootJson { id: cause.rule.id(), by: cause.by.name(), frame: cause.frame })
+        Some(RootJson { id: cause.rule.id(), by: known(cause.by), frame: cause.frame })
     };
     ranked.iter().zip(&causes).map(|(f, cause)| finding(data, f, root(cause))).collect()
 }
 
+/// The side to blame, if it is known.
+fn known(by: Blame) -> Option<&'static str> {
+    Some(by).filter(|by| *by != Blame::Unknown).map(Blame::name)
+}
+
 fn finding(data: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJson {
-    use rdmascope_analyzer::finding::Blame;
     let (row, start) = (f.rule.row(), data.start());
     FindingJson {
         id: f.rule.id(),
@@ -1830,7 +1834,7 @@ fn finding(data: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJso
         connection: f.connection,
         frame: f.frame,
         time: Seconds(f.time_ns.saturating_sub(start)),
-        by: Some(f.by).filter(|b| *b != Blame::Unknown).map(Blame::name),
+        by: known(f.by),
         title: row.title,
         text: rdmascope_analyzer::roots::text(&data.report, f),
         spec: row.spec,

@@ -806,7 +806,8 @@ fn credits(c: &Connection, paint: Paint) -> Vec<String> {
         let held = &c.sides[end];
         let data: Vec<i64> =
             c.credit_history.iter().map(|(_, client, server)| if end == 0 { *client } else { *server }).collect();
-        let most = data.iter().copied().max().into_iter().chain(held.held_last).max();
+        // the history has only some of the values
+        let most = held.held_max.into_iter().chain(data.iter().copied().max()).chain(held.held_last).max();
         let Some(least) = held.held_min.or_else(|| data.iter().copied().min()) else { continue };
         let most = most.unwrap_or(least).max(least);
         let range = if least == most {
