@@ -390,16 +390,9 @@ impl Screen for State {
                 theme.faint,
             );
         }
-        rule(
-            buf,
-            slow,
-            slow.y,
-            "slowest I/O",
-            "▒ server  ▓ RDMA  █ wire  × recovery  ░ credit  ? unknown",
-            theme,
-            pane == Pane::Slowest,
-        );
         let list = slowest(model);
+        let legend = io::legend(list.iter().copied(), usize::from(slow.width).saturating_sub(18));
+        rule(buf, slow, slow.y, "slowest I/O", &legend, theme, pane == Pane::Slowest);
         for line in 0..usize::from(slow.height.saturating_sub(1)) {
             let at = self.slowest.top + line;
             let Some(e) = list.get(at) else { break };
