@@ -346,30 +346,33 @@ impl Env {
     /// An exchange is complete: kept if it is among the slowest.
     pub fn complete(&mut self, exchange: &Exchange) {
         self.sink.exchange(exchange);
-        if exchange.latency().is_none() {
-            return;
-        }
-        let max = self.options.slowest_max;
-        let is_among =
-            self.slowest.len() < max || self.slowest.last().is_some_and(|last| slowness(exchange) < slowness(last));
-        if max == 0 || !is_among {
-            return;
-        }
-        // a compound waits once, whatever it asks for
-        let is_first = |e: &&mut Exchange| {
-            (e.connection, e.request.frame, e.reply_end)
-                == (exchange.connection, exchange.request.frame, exchange.reply_end)
-        };
-        if exchange.is_related
-            && let Some(first) = self.slowest.iter_mut().find(is_first)
-        {
-            first.compounded = first.compounded.saturating_add(1);
-            return;
-        }
-        let place = self.slowest.partition_point(|e| slowness(e) < slowness(exchange));
-        self.slowest.insert(place, exchange.clone());
-        self.slowest.truncate(max);
+        keep_if_slow(&mut self.slowest, exchange, self.options.slowest_max);
     }
+}
+
+/// Takes an exchange into a list of the `max` slowest, slowest first, if it is among them.
+pub fn keep_if_slow(slowest: &mut Vec<Exchange>, exchange: &Exchange, max: usize) {
+    if exchange.latency().is_none() {
+        return;
+    }
+    let is_among = slowest.len() < max || slowest.last().is_some_and(|last| slowness(exchange) < slowness(last));
+    if max == 0 || !is_among {
+        return;
+    }
+    // a compound waits once, whatever it asks for
+    let is_first = |e: &&mut Exchange| {
+        (e.connection, e.request.frame, e.reply_end)
+            == (exchange.connection, exchange.request.frame, exchange.reply_end)
+    };
+    if exchange.is_related
+        && let Some(first) = slowest.iter_mut().find(is_first)
+    {
+        first.compounded = first.compounded.saturating_add(1);
+        return;
+    }
+    let place = slowest.partition_point(|e| slowness(e) < slowness(exchange));
+    slowest.insert(place, exchange.clone());
+    slowest.truncate(max);
 }
 
 /// SMB sessions that are remembered at most.

@@ -2283,11 +2283,10 @@ rules! {
             "The session is signed or encrypted: cifs.ko then sends data in messages",
             "The I/O is smaller than the client's threshold (Linux: /proc/fs/cifs/rdma_readwrite_threshold)",
         ],
-        cure: "Linux: mount without sign and seal, where that is allowed (ksmbd moves nothing signed or encrypted by \
-            RDMA yet), and \
-               compare the size of the I/O with /proc/fs/cifs/rdma_readwrite_threshold. Windows: encrypted sessions \
-               still use RDMA from \
-               Windows Server 2022 and Windows 11 on.",
+        cure: "Linux: compare the size of the I/O with /proc/fs/cifs/rdma_readwrite_threshold; where the session is \
+            signed or encrypted, mount without sign and seal, if that is allowed (ksmbd moves nothing signed or \
+            encrypted by RDMA yet). Windows: encrypted sessions still use RDMA from Windows Server 2022 and Windows 11 \
+            on.",
         documented: [
             "mount.cifs(8), sec and seal",
             "Linux Documentation/filesystems/smb/ksmbd.rst, Signing/Encryption over RDMA",

@@ -27,6 +27,8 @@ pub struct Moved {
     pub inline_bytes: u64,
     /// The largest of them.
     pub inline_most: u32,
+    /// Of these, signed requests.
+    pub inline_signed: u64,
     /// Times at which the first and the last were answered.
     pub span: Option<(At, At)>,
 }
@@ -103,12 +105,14 @@ impl SmbSetup {
         }
     }
 
-    pub(crate) fn moved(&mut self, exchange: &Exchange) {
+    /// Counts an answered READ or WRITE; `is_signed` is of the request.
+    pub(crate) fn moved(&mut self, exchange: &Exchange, is_signed: bool) {
         let Some(moved) = self.moved.get_mut(usize::from(exchange.command == "WRITE")) else { return };
         let size = exchange.length.unwrap_or(0);
         let at = exchange.reply_end.unwrap_or(exchange.request);
         if exchange.channel == DataPath::Inline {
             moved.inline += 1;
+            moved.inline_signed += u64::from(is_signed);
             moved.inline_bytes = moved.inline_bytes.saturating_add(exchange.bytes_moved);
             moved.inline_most = moved.inline_most.max(u32::try_from(exchange.bytes_moved).unwrap_or(u32::MAX));
         } else {
@@ -149,6 +153,7 @@ impl Moved {
         self.rdma_bytes = self.rdma_bytes.saturating_add(other.rdma_bytes);
         self.rdma_least = self.rdma_least.into_iter().chain(other.rdma_least).min();
         self.inline += other.inline;
+        self.inline_signed += other.inline_signed;
         self.inline_bytes = self.inline_bytes.saturating_add(other.inline_bytes);
         self.inline_most = self.inline_most.max(other.inline_most);
         self.span = match (self.span, other.span) {
@@ -158,7 +163,7 @@ impl Moved {
     }
 }
 
-stored!(Moved { by_rdma, rdma_bytes, rdma_least, inline, inline_bytes, inline_most, span });
+stored!(Moved { by_rdma, rdma_bytes, rdma_least, inline, inline_bytes, inline_most, inline_signed, span });
 stored!(SmbSetup {
     offered,
     capabilities,

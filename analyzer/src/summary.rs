@@ -163,6 +163,49 @@ pub struct Negotiated {
     pub status: Option<u32>,
 }
 
+/// Part of the messages of SMB that is signed. Those of the set-up do not count: in dialect 3.1.1 the last
+/// SESSION_SETUP and every TREE_CONNECT are signed, whatever a session does (\[MS-SMB2\] 3.2.4.1.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Signed {
+    /// None, not even of the set-up.
+    #[default]
+    No,
+    /// Some, or only those of the set-up.
+    InPart,
+    /// All that may be signed.
+    All,
+}
+
+impl Signed {
+    /// The word of the reports for programs.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::No => "no",
+            Self::InPart => "in_part",
+            Self::All => "all",
+        }
+    }
+
+    /// The words for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::No => "not signed",
+            Self::InPart => "signed in part",
+            Self::All => "signed",
+        }
+    }
+
+    /// Of messages without and with a signature, and of the set-up with one.
+    const fn of(signatures: [u64; 3]) -> Self {
+        match signatures {
+            [_, 0, 0] => Self::No,
+            [_, 0, _] => Self::InPart,
+            [0, _, _] => Self::All,
+            _ => Self::InPart,
+        }
+    }
+}
+
 /// Known facts about SMB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Smb {
@@ -170,10 +213,9 @@ pub struct Smb {
     pub dialect: Option<u16>,
     /// Session ids.
     pub sessions: Vec<u64>,
-    /// True if messages were signed.
-    pub signed: bool,
-    /// Messages without and with a signature of their own.
-    pub signatures: [u64; 2],
+    /// Messages in the clear without and with a signature of their own; messages of the set-up with one. Those that are
+    /// never signed are not counted.
+    pub signatures: [u64; 3],
     /// True if messages were encrypted.
     pub encrypted: bool,
     /// Messages that could be decrypted with the keys given.
@@ -193,6 +235,20 @@ pub struct Smb {
 impl Smb {
     /// Names kept in [`Smb::opened`] at most.
     pub const OPENED_MAX: usize = 256;
+
+    /// Part of its messages that is signed.
+    pub const fn signed(&self) -> Signed {
+        Signed::of(self.signatures)
+    }
+
+    /// The same of several connections.
+    pub fn signed_of<'s>(all: impl IntoIterator<Item = &'s Self>) -> Signed {
+        let mut sum = [0; 3];
+        for smb in all {
+            sum.iter_mut().zip(smb.signatures).for_each(|(sum, n)| *sum += n);
+        }
+        Signed::of(sum)
+    }
 }
 
 /// One end's messages and credits.
@@ -216,6 +272,8 @@ pub struct SideReport {
     pub spent_total: u64,
     /// Fewest credits it held, if known.
     pub held_min: Option<i64>,
+    /// Most credits it held, if known.
+    pub held_max: Option<i64>,
     /// Credits it held at the end, if known.
     pub held_last: Option<i64>,
     /// Times it waited for credits.
@@ -378,7 +436,7 @@ stored_enum!(Handshake { Seen, Inferred, Pinned });
 stored!(Peer { address, port, qp });
 stored!(Progress { connected, missed, changed, silent, spoke_otherwise, negotiation, last_sent, dry, refused, oldest_open, broken_off, unheard } if |p| p.broken_off.is_none_or(|(side, ..)| side < 2));
 stored!(Negotiated { max_send_size, max_receive_size, max_fragmented_size, max_read_write_size, status });
-stored!(Smb { dialect, sessions, signed, signatures, encrypted, decrypted, verified, sealed, setup, opened, open });
+stored!(Smb { dialect, sessions, signatures, encrypted, decrypted, verified, sealed, setup, opened, open });
 stored!(SideReport {
     messages,
     fragmented,
@@ -389,6 +447,7 @@ stored!(SideReport {
     granted_total,
     spent_total,
     held_min,
+    held_max,
     held_last,
     stalls,
     stalled_time,

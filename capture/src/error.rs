@@ -276,7 +276,7 @@ pub enum Damage {
         room: u32,
     },
     /// A block refers to an interface that was not described.
-    #[error("a block refers to interface {found}, and {known} interfaces were described in this section")]
+    #[error("a block refers to interface {found}; interfaces described in this section: {known}")]
     UnknownInterface {
         /// The interface named, counting from 0 in this section.
         found: u32,

@@ -19,8 +19,6 @@ const LEVEL: f64 = 0.01;
 const EFFECT: f64 = 0.147;
 /// The least ratio of medians, or of 99th percentiles, that is reported.
 const RATIO: f64 = 1.1;
-/// Number of requests from which on a 99th percentile is meaningful.
-const TAIL: u64 = 100;
 /// The smallest ratio of rates that is reported.
 const RATE: f64 = 2.0;
 /// Differences that the first sentence names.
@@ -401,13 +399,9 @@ fn latency(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
     let ratio = |part: f64| (at(is, part).max(1) as f64) / (at(was, part).max(1) as f64);
     let (median, tail) = (ratio(0.5), ratio(0.99));
     let far = |r: f64| r.max(1.0 / r) >= RATIO;
-    // the 99th percentile of few values is the longest one
-    let has_tail = was.latency.count().min(is.latency.count()) >= TAIL;
+    let has_tail = was.latency.p99().is_some() && is.latency.p99().is_some();
     let large = test.effect.abs() >= EFFECT && (far(median) || has_tail && far(tail));
-    let shown = |r: &Requests| {
-        let p = |part| Elapsed(at(r, part));
-        format!("median {}, p99 {} ({})", p(0.5), p(0.99), Grouped(r.latency.count()))
-    };
+    let shown = |r: &Requests| format!("{} ({})", r.latency.in_short(), Grouped(r.latency.count()));
     let name = named(class);
     let sentence = match median {
         _ if !far(median) && tail >= 1.0 => format!("the slowest of {name} take {} times as long", two_digits(tail)),

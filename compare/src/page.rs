@@ -75,8 +75,7 @@ fn table(out: &mut String, heads: &[&str], rows: impl IntoIterator<Item = Vec<St
 }
 
 fn quantiles(h: &Histogram) -> String {
-    let at = |part: f64| Elapsed(h.quantile(part).unwrap_or(0));
-    format!("median {}, p99 {}", at(0.5), at(0.99))
+    h.in_short()
 }
 
 /// One page of comparisons with the first capture, each with the names of the two captures.

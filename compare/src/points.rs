@@ -886,10 +886,11 @@ impl Comparison {
             if way.delay.count() > 0 {
                 let sure = if clock.both_ways { format!(" (± {})", ns(clock.uncertainty)) } else { String::new() };
                 let [min, max] = [way.delay.min(), way.delay.max()].map(|ns| Elapsed(ns.unwrap_or(0)));
-                let [half, most, nearly] = [0.5, 0.9, 0.99].map(at);
+                let [half, most] = [0.5, 0.9].map(at);
+                let nearly = way.delay.p99().map_or_else(String::new, |ns| format!("p99 {}, ", Elapsed(ns)));
                 let _ = writeln!(
                     out,
-                    "  one-way delay: shortest {min}, median {half}, p90 {most}, p99 {nearly}, longest {max}{sure}"
+                    "  one-way delay: shortest {min}, median {half}, p90 {most}, {nearly}longest {max}{sure}"
                 );
             }
             let lines = [

@@ -190,13 +190,7 @@ impl Profile {
         agreed("dialect", c.smb.dialect.map(|d| format!("{}.{}.{}", d >> 8, d >> 4 & 0xf, d & 0xf)));
         agreed("version of NFS", number(Some(c.nfs.version).filter(|n| *n > 0)));
         if c.smb.dialect.is_some() {
-            // session setup is signed even if the rest is not
-            let signing = match c.smb.signatures {
-                _ if !c.smb.signed => "not signed",
-                [without, with] if with >= without => "signed",
-                _ => "signed in part",
-            };
-            agreed("signing", Some(signing.to_owned()));
+            agreed("signing", Some(c.smb.signed().name().to_owned()));
             agreed("encryption", Some(if c.smb.encrypted { "encrypted" } else { "not encrypted" }.to_owned()));
         }
         let n = &c.negotiated;

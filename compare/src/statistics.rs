@@ -1,5 +1,6 @@
 //! Distributions of durations, and tests of whether two of them, or two counts, differ.
 
+use rdmascope_dissector::text::Elapsed;
 use std::collections::BTreeMap;
 
 /// Buckets per doubling: 1.1 % each.
@@ -58,6 +59,18 @@ impl Histogram {
     /// The longest, ns.
     pub fn max(&self) -> Option<i64> {
         (self.count > 0).then_some(self.max)
+    }
+
+    /// The 99th percentile, ns; `None` of fewer than a hundred values, of which it would be the longest.
+    pub fn p99(&self) -> Option<i64> {
+        if self.count < 100 { None } else { self.quantile(0.99) }
+    }
+
+    /// Median and 99th percentile as text; of few values, the longest instead.
+    pub fn in_short(&self) -> String {
+        let (what, tail) = self.p99().map_or_else(|| ("longest", self.max()), |p99| ("p99", Some(p99)));
+        let [median, tail] = [self.quantile(0.5), tail].map(|ns| Elapsed(ns.unwrap_or(0)));
+        format!("median {median}, {what} {tail}")
     }
 
     /// The percentile `part`, ns, to 1.1 %.
@@ -191,6 +204,7 @@ mod tests {
         }
         assert_eq!((h.min(), h.max(), Histogram::default().quantile(0.5)), (Some(1000), Some(10_000_000), None));
         assert_eq!(histogram([0, 0]).quantile(0.5), Some(0));
+        assert_eq!((histogram(0..99).p99(), histogram([7; 100]).p99().is_some()), (None, true));
     }
 
     #[test]

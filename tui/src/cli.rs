@@ -409,7 +409,8 @@ pub(crate) struct Analyze {
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) force: Force,
-    /// Exit with status 1 if there are findings of this severity or worse
+    /// Exit with status 1 if there are findings of this severity or worse; a finding that made a connection fail is an
+    /// error, and the consequences of another one do not count
     #[arg(long, value_name = "SEVERITY", value_enum)]
     pub(crate) fail_on: Option<FailOn>,
     /// Leave out known findings, for example RC-CNP,SMB2-ERROR:server: they are neither shown nor counted by --fail-on;

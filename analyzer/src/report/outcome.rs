@@ -361,6 +361,12 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         outcome.certainty = if closed_by == Some(1) { Certainty::IfNothingWasMissed } else { Certainty::Guess };
         return Some(outcome);
     }
+    if f.unheard && reached == Stage::Asked && f.transport == Some(Transport::Tcp) && is_over {
+        // a client that was answered goes on; but the capture has nothing of the server, nor of what lies between
+        fail(Ending::NoTransport, Some(1), waited);
+        outcome.certainty = Certainty::Guess;
+        return Some(outcome);
+    }
     if !f.complete {
         // the missing step may have come before the capture, or was missed
         outcome.success = if reached >= Stage::Session { Success::Yes } else { Success::Unknown };
@@ -1035,6 +1041,36 @@ mod tests {
         // a client may have been answered, and never say so
         let by_client = Facts { closed: Some((Some(0), false)), end: at(3), ..facts.clone() };
         assert_eq!(of(&by_client).unwrap().certainty, Certainty::Guess);
+        assert_eq!(shown(&Facts { unheard: false, ..facts.clone() }).2, Success::Unknown);
+        assert_eq!(shown(&Facts { messages: [1, 0], ..facts }).2, Success::Unknown, "it went on");
+    }
+
+    #[test]
+    fn a_client_that_asks_in_vain_has_failed() {
+        let facts = Facts {
+            transport: Some(Transport::Tcp),
+            protocol: Protocol::Unknown,
+            complete: false,
+            connected: false,
+            unheard: true,
+            negotiation: [None; 2],
+            accepted: false,
+            messages: [0; 2],
+            answered: 0,
+            session: false,
+            worked: 0,
+            last_sent: [None; 2],
+            closed: None,
+            end: at(54),
+            ..well()
+        };
+        let outcome = of(&facts).unwrap();
+        assert_eq!(
+            (outcome.purpose, outcome.ending, outcome.success, outcome.by, outcome.certainty, outcome.waited),
+            (Purpose::SmbDirect, Ending::NoTransport, Success::No, Some(1), Certainty::Guess, 54 * SECOND)
+        );
+        // an answer may still come, and packets of the server may be missing
+        assert_eq!(shown(&Facts { end: at(2), ..facts.clone() }).2, Success::Unknown);
         assert_eq!(shown(&Facts { unheard: false, ..facts.clone() }).2, Success::Unknown);
         assert_eq!(shown(&Facts { messages: [1, 0], ..facts }).2, Success::Unknown, "it went on");
     }

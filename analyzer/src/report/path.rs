@@ -768,6 +768,8 @@ fn status_name(status: u32) -> String {
 struct Draft {
     rung: Rung,
     no: Option<(Rule, Blame, Certainty, String)>,
+    /// The cause, if it is known.
+    why: Option<&'static str>,
 }
 
 struct PathSteps<'g, 'r> {
@@ -896,11 +898,15 @@ impl<'g, 'r> PathSteps<'g, 'r> {
     }
 
     fn add(&mut self, step: Step, state: State, text: impl Into<String>, at: Option<At>) {
-        self.drafts.push(Draft { rung: Rung { step, state, text: text.into(), at }, no: None });
+        self.drafts.push(Draft { rung: Rung { step, state, text: text.into(), at }, no: None, why: None });
     }
 
     fn no(&mut self, step: Step, text: impl Into<String>, at: Option<At>, why: (Rule, Blame, Certainty, String)) {
-        self.drafts.push(Draft { rung: Rung { step, state: State::No, text: text.into(), at }, no: Some(why) });
+        self.drafts.push(Draft {
+            rung: Rung { step, state: State::No, text: text.into(), at },
+            no: Some(why),
+            why: None,
+        });
     }
 
     /// True if an RDMA connection of the two reached a session.
@@ -1021,7 +1027,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             if step < Step::Used { failed.iter().flat_map(|t| t.frames.iter().copied()).collect() } else { Vec::new() };
         let requests =
             if step < Step::Used { failed.iter().filter_map(|t| t.connection).collect() } else { Vec::new() };
-        let why = self.requests.iter().find_map(|t| why_named(&t.fate)).filter(|_| step == Step::Accepted);
+        let named = self.requests.iter().find_map(|t| why_named(&t.fate)).filter(|_| step == Step::Accepted);
         Some(Obstacle {
             step,
             rule,
@@ -1034,7 +1040,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             frames,
             requests,
             reported: false,
-            why,
+            why: draft.why.or(named),
         })
     }
 
@@ -1424,9 +1430,10 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             return self.add(Step::Used, State::NotSeen, text, at);
         }
         let encrypted = direct.iter().any(|c| c.smb.encrypted);
-        let signed = direct.iter().any(|c| c.smb.signed);
+        // of a session that does not sign, messages of the set-up are signed all the same
+        let signed = moved.iter().map(|m| m.inline_signed).sum::<u64>();
         let transforms = direct.iter().any(|c| c.smb.setup.transforms);
-        let why = match (encrypted, signed) {
+        let why = match (encrypted, signed == inline) {
             (true, _) if !transforms => ": the session is encrypted, and no RDMA transform was negotiated",
             (true, _) => ": the session is encrypted",
             (false, true) => ": the session is signed",
@@ -1443,6 +1450,14 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         let is_missed = direct.iter().any(|c| c.progress.missed);
         let certainty = if is_missed || is_early { Certainty::Guess } else { Certainty::IfNothingWasMissed };
         self.no(Step::Used, short, at, (Rule::SmbPathInline, Blame::Client, certainty, text));
+        // the rule has a cause for data that is protected, and one for data that is not
+        if let ([protected, plain], Some(draft)) = (Rule::SmbPathInline.row().causes, self.drafts.last_mut()) {
+            draft.why = match (why.is_empty(), signed) {
+                (false, _) => Some(*protected),
+                (true, 0) => Some(*plain),
+                (true, _) => None,
+            };
+        }
     }
 
     /// Adds the rung for data that continued to go by RDMA.
@@ -1971,15 +1986,24 @@ mod tests {
     fn rdma_that_moves_no_data() {
         assert_eq!(climb(vec![over_rdma()], &[]).carried, Carried::Rdma);
         assert_eq!(verdict(vec![over_rdma()], &[]), None);
-        let inline = |most: u32| {
+        let inline = |most: u32, signed: u64| {
             let mut c = over_rdma();
-            (c.smb.signed, c.rdma.writes) = (true, 0);
-            c.smb.setup.moved[0] = Moved { inline: 9, inline_bytes: 90_000, inline_most: most, ..Moved::default() };
+            c.rdma.writes = 0;
+            // the set-up is signed in any case
+            c.smb.signatures = [9 - signed, signed, 3];
+            c.smb.setup.moved[0] =
+                Moved { inline: 9, inline_bytes: 90_000, inline_most: most, inline_signed: signed, ..Moved::default() };
             c.smb.setup.moved[0].span = Some((at(6), at(7)));
-            verdict(vec![c], &[])
+            climb(vec![c], &[]).verdict
         };
-        assert_eq!(inline(16_384), Some((Rule::SmbPathInline, Blame::Client, Severity::Warn)));
-        assert_eq!(inline(1000), None, "small");
+        let found = inline(16_384, 9).unwrap();
+        assert_eq!((found.rule, found.by, found.severity), (Rule::SmbPathInline, Blame::Client, Severity::Warn));
+        let [protected, plain] = Rule::SmbPathInline.row().causes else { panic!("two causes") };
+        let of = |signed: u64| inline(16_384, signed).map(|v| (v.text.ends_with(": the session is signed"), v.why));
+        assert_eq!(of(9), Some((true, Some(*protected))));
+        assert_eq!(of(0), Some((false, Some(*plain))));
+        assert_eq!(of(4), Some((false, None)));
+        assert_eq!(inline(1000, 9), None, "small");
     }
 
     #[test]

@@ -12,7 +12,7 @@
 
 use crate::latency::Latency;
 use crate::op::At;
-use crate::report::{Connection, Protocol, Report, Transport};
+use crate::report::{Connection, Protocol, Report, Signed, Smb, Transport};
 use crate::stored::stored;
 use alloc::format;
 use alloc::string::String;
@@ -183,8 +183,8 @@ pub struct Session {
     pub server: Addr,
     /// Dialect of SMB2, or version of NFS; 0 if it was not seen.
     pub version: u32,
-    /// True if messages were signed; true if they were encrypted.
-    pub protected: (bool, bool),
+    /// Part of the messages that is signed; true if messages were encrypted.
+    pub protected: (Signed, bool),
     /// Its connections, in order.
     pub channels: Vec<Channel>,
     /// Remarks, in whole sentences.
@@ -295,7 +295,7 @@ fn session(id: Id, connections: &[&Connection], start: i64) -> Session {
         .iter()
         .map(|c| if matches!(id, Id::Smb(_)) { c.smb.dialect.unwrap_or(0).into() } else { c.nfs.version })
         .max();
-    let protected = (connections.iter().any(|c| c.smb.signed), connections.iter().any(|c| c.smb.encrypted));
+    let protected = (Smb::signed_of(connections.iter().map(|c| &c.smb)), connections.iter().any(|c| c.smb.encrypted));
     let [client, server] = addresses;
     let mut session =
         Session { id, client, server, version: version.unwrap_or(0), protected, channels, remarks: Vec::new() };

@@ -95,12 +95,35 @@ impl Signing {
 
     /// True if a reply in the clear to a signed request must be signed and is not.
     pub(crate) fn reply(header: &Header) -> bool {
-        const SESSION_EXPIRED: NtStatus = NtStatus(0xc000_035c);
-        let without_session =
-            [NtStatus::USER_SESSION_DELETED, SESSION_EXPIRED, NtStatus::ACCESS_DENIED].contains(&header.status());
         let apart = matches!(header.command, Command::NEGOTIATE | Command::SESSION_SETUP | Command::CANCEL);
-        !header.is_signed() && !header.is_interim() && !without_session && !apart
+        !header.is_signed() && !header.is_interim() && !is_without_session(header) && !apart
     }
+
+    /// The place in [`Smb::signatures`] at which a message in the clear is counted; `None` if it tells nothing: without
+    /// a signature, messages of the set-up and those that are never signed.
+    ///
+    /// [`Smb::signatures`]: crate::summary::Smb::signatures
+    pub(crate) fn counted(header: &Header) -> Option<usize> {
+        let is_of_setup = matches!(header.command, Command::NEGOTIATE | Command::SESSION_SETUP | Command::TREE_CONNECT);
+        let is_notification = header.is_response() && header.message_id == u64::MAX;
+        let is_never_signed = header.command == Command::CANCEL
+            || header.is_interim()
+            || is_notification
+            || header.session_id == 0
+            || header.is_response() && is_without_session(header);
+        match (header.is_signed(), is_of_setup) {
+            (true, true) => Some(2),
+            (true, false) => Some(1),
+            (false, false) if !is_never_signed => Some(0),
+            (false, _) => None,
+        }
+    }
+}
+
+/// True if a reply says that there is no session, and so no key to sign it with.
+fn is_without_session(header: &Header) -> bool {
+    const SESSION_EXPIRED: NtStatus = NtStatus(0xc000_035c);
+    [NtStatus::USER_SESSION_DELETED, SESSION_EXPIRED, NtStatus::ACCESS_DENIED].contains(&header.status())
 }
 
 #[cfg(test)]
@@ -135,5 +158,27 @@ mod tests {
         let reply = |status, more| Signing::reply(&header(Command::READ, flags::RESPONSE | more, status));
         assert!(reply(0, 0) && reply(0xc000_0034, 0) && !reply(0, flags::SIGNED));
         assert!(!reply(0x103, flags::ASYNC) && reply(0, flags::ASYNC) && !reply(0xc000_0203, 0));
+    }
+
+    #[test]
+    fn messages_of_the_set_up_do_not_tell_if_a_session_signs() {
+        let signed = flags::SIGNED;
+        for (command, flags, status, expected) in [
+            (Command::TREE_CONNECT, signed, 0, Some(2)),
+            (Command::SESSION_SETUP, signed | flags::RESPONSE, 0, Some(2)),
+            (Command::SESSION_SETUP, 0, 0, None),
+            (Command::NEGOTIATE, flags::RESPONSE, 0, None),
+            (Command::READ, signed, 0, Some(1)),
+            (Command::READ, 0, 0, Some(0)),
+            // never signed
+            (Command::CANCEL, 0, 0, None),
+            (Command::READ, flags::RESPONSE | flags::ASYNC, 0x103, None),
+            (Command::READ, flags::RESPONSE, 0xc000_0203, None),
+        ] {
+            assert_eq!(Signing::counted(&header(command, flags, status)), expected, "{command} {flags:#x}");
+        }
+        let notification = Header { message_id: u64::MAX, ..header(Command::OPLOCK_BREAK, flags::RESPONSE, 0) };
+        assert_eq!(Signing::counted(&notification), None);
+        assert_eq!(Signing::counted(&Header { session_id: 0, ..header(Command::ECHO, 0, 0) }), None);
     }
 }

@@ -545,7 +545,6 @@ impl Smb2 {
         }
         let (mine, theirs) = (&mut self.smb, from.smb);
         mine.dialect = mine.dialect.or(theirs.dialect);
-        mine.signed |= theirs.signed;
         mine.signatures.iter_mut().zip(theirs.signatures).for_each(|(mine, theirs)| *mine += theirs);
         mine.encrypted |= theirs.encrypted;
         mine.decrypted += theirs.decrypted;
@@ -631,8 +630,9 @@ impl<'a> Visitor<'a> for Walk<'_, '_, '_> {
         let header = &pdu.header;
         self.goes_on = header.next_command != 0;
         let smb = &mut self.smb2.smb;
-        smb.signed |= header.is_signed();
-        smb.signatures[usize::from(header.is_signed())] += 1;
+        if let Some(count) = Signing::counted(header).filter(|_| !self.sealed) {
+            smb.signatures[count] += 1;
+        }
         if session_of(header).is_some()
             && !smb.sessions.contains(&header.session_id)
             && smb.sessions.len() < SESSIONS_MAX
@@ -1184,7 +1184,7 @@ impl Walk<'_, '_, '_> {
             }
         }
         if matches!(header.command, Command::READ | Command::WRITE) && !failed {
-            self.smb2.smb.setup.moved(&pending.exchange);
+            self.smb2.smb.setup.moved(&pending.exchange, pending.signed);
         }
         pending.exchange.close(self.cx.about.retransmissions);
         self.smb2.answers.add(header.message_id, pending.memo, pending.exchange.id);

@@ -21,9 +21,11 @@ use crate::known_bugs::{self, Condition, Search};
 use crate::shards::{Board, Ended, GiveUpOnDrop, Next, Part, Walk, share};
 use crate::sync::thread;
 use rdmascope_analyzer::connection::f::CONNECTION;
-use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::env::{Options, keep_if_slow};
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
+use rdmascope_analyzer::op::{At, RdmaOp};
+use rdmascope_analyzer::pieces::Assembly;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline, finish_all};
 use rdmascope_analyzer::report::{Parts, Report, Sink};
 use rdmascope_capture::{CaptureFile, Chunk, FrameAt, Hardware, Interface, LinkType, Metadata, Place};
@@ -92,6 +94,8 @@ pub struct Selection {
     connections: HashSet<u32>,
     /// A bit for each frame.
     bits: Vec<u64>,
+    /// The slowest exchanges that it passes, by the connections' numbers as they were followed.
+    pub slowest: Vec<Exchange>,
 }
 
 impl Selection {
@@ -103,6 +107,15 @@ impl Selection {
         }
         self.bits[word] |= 1 << (frame % 64);
         self.connections.extend(connection);
+    }
+
+    /// Takes exchanges that are complete into the list of the slowest, those that the filter passes.
+    fn completed(&mut self, exchanges: &mut Vec<Exchange>, most: usize) {
+        for exchange in exchanges.drain(..) {
+            if self.has_exchange(&exchange) {
+                keep_if_slow(&mut self.slowest, &exchange, most);
+            }
+        }
     }
 
     /// True if the filter passes this frame.
@@ -164,23 +177,77 @@ pub struct Run {
 /// Analyses all frames of the input; of none, the report is empty.
 pub fn run<S: Sink>(input: impl Into<Option<Input>>, names: Vec<String>, run: Run, sink: S) -> Analysis<S> {
     let inputs = names.into_iter().map(|path| InputSummary { path, ..InputSummary::default() }).collect();
-    let analysis = Loop {
-        pipeline: Pipeline::with_sink(run.options, sink),
-        inputs,
-        bar: Bar::before_output(),
-        number: 0,
-        time_ns: 0,
-        interfaces: 0,
+    let Run { options, threads, small, filter } = run;
+    let Some(input) = input.into() else {
+        return Loop::new(Pipeline::with_sink(options, sink), inputs).done(None, &Metadata::default());
     };
-    let Some(input) = input.into() else { return analysis.done(None, &Metadata::default(), None) };
     let conditions = known_bugs::conditions();
-    let plain = run.filter.is_none() && conditions.is_empty();
-    let (threads, small) = (run.threads, run.small);
-    match (input, plain) {
-        (Input::One(capture), true) => analysis.ahead(capture, threads, small),
-        (Input::One(capture), false) => analysis.filtered(capture, run.filter, conditions),
-        (Input::Many(merged), true) => analysis.ahead(merged, threads, small),
-        (Input::Many(merged), false) => analysis.filtered(merged, run.filter, conditions),
+    if filter.is_none() && conditions.is_empty() {
+        let analysis = Loop::new(Pipeline::with_sink(options, sink), inputs);
+        return match input {
+            Input::One(capture) => analysis.ahead(capture, threads, small),
+            Input::Many(merged) => analysis.ahead(merged, threads, small),
+        };
+    }
+    let most = options.slowest_max;
+    let sink = Completing { sink, is_wanted: filter.is_some(), exchanges: Vec::new() };
+    let analysis = Loop::new(Pipeline::with_sink(options, sink), inputs);
+    match input {
+        Input::One(capture) => analysis.filtered(capture, filter, most, conditions),
+        Input::Many(merged) => analysis.filtered(merged, filter, most, conditions),
+    }
+}
+
+/// Passes everything on to another listener. The exchanges that a frame completes are kept until a filter has decided
+/// about the frame, if there is one.
+struct Completing<S> {
+    sink: S,
+    is_wanted: bool,
+    exchanges: Vec<Exchange>,
+}
+
+impl<S: Sink> Sink for Completing<S> {
+    fn exchange(&mut self, exchange: &Exchange) {
+        if self.is_wanted {
+            self.exchanges.push(exchange.clone());
+        }
+        self.sink.exchange(exchange);
+    }
+
+    fn reply(&mut self, exchange: u64, message: &[u8]) {
+        self.sink.reply(exchange, message);
+    }
+
+    fn request(&mut self, exchange: u64, message: &[u8]) {
+        self.sink.request(exchange, message);
+    }
+
+    fn assembled(&mut self, what: Assembly, frame: u64, frames: &[u64]) {
+        self.sink.assembled(what, frame, frames);
+    }
+
+    fn credits(&mut self, connection: u32, at: At, held: [Option<i64>; 2]) {
+        self.sink.credits(connection, at, held);
+    }
+
+    fn upper_credits(&mut self, connection: u32, at: At, held: Option<i64>) {
+        self.sink.upper_credits(connection, at, held);
+    }
+
+    fn op(&mut self, connection: u32, op: &RdmaOp<'_>) {
+        self.sink.op(connection, op);
+    }
+
+    fn payload(&mut self, exchange: &Exchange, offset: u64, bytes: &[u8]) {
+        self.sink.payload(exchange, offset, bytes);
+    }
+
+    fn forgotten(&mut self, connection: u32) {
+        self.sink.forgotten(connection);
+    }
+
+    fn finding(&mut self, finding: &Finding) {
+        self.sink.finding(finding);
     }
 }
 
@@ -381,6 +448,10 @@ struct Loop<S> {
 }
 
 impl<S: Sink> Loop<S> {
+    fn new(pipeline: Pipeline<S>, inputs: Vec<InputSummary>) -> Self {
+        Self { pipeline, inputs, bar: Bar::before_output(), number: 0, time_ns: 0, interfaces: 0 }
+    }
+
     /// Several threads work if the files are mapped and not small.
     fn ahead<R: Mapped>(self, source: R, threads: usize, small: usize) -> Analysis<S> {
         let files = source
@@ -407,14 +478,54 @@ impl<S: Sink> Loop<S> {
             self.pipeline.frame(&meta, record.bytes, &mut Off);
             self.bar.frame(&source);
         };
-        self.done(error, source.metadata(), None)
+        self.done(error, source.metadata())
     }
 
-    /// Looks at the fields of every frame: for a filter, and for bugs that are known by theirs.
+    /// The main thread follows connections; `workers` other threads walk the files, decode, and check checksums.
+    fn threaded<R: Mapped>(mut self, mut source: R, files: &[Arc<CaptureFile>], workers: usize) -> Analysis<S> {
+        let how = How { workers, options: self.pipeline.decode_options(), described: true };
+        let total = files.iter().map(|file| file.bytes().len() as u64).sum();
+        let error = ahead::decoded(
+            &mut source,
+            files,
+            &how,
+            |_, which| which,
+            |batch| {
+                self.bar.at(batch.done, total);
+                if let Some(described) = batch.described.take() {
+                    known_speeds(&mut self.pipeline, &mut self.interfaces, &described.metadata.interfaces);
+                }
+                for (meta, packet, which) in batch.groups().flatten() {
+                    self.inputs[*which].frame(meta);
+                    self.pipeline.packet(meta, packet, &mut Off);
+                }
+                true
+            },
+        );
+        self.done(error, source.metadata())
+    }
+
+    fn done(mut self, error: Option<rdmascope_capture::Error>, metadata: &Metadata) -> Analysis<S> {
+        if let Some(e) = &error {
+            let at =
+                self.inputs.iter().position(|i| e.path().as_os_str() == std::ffi::OsStr::new(&i.path)).unwrap_or(0);
+            self.inputs[at].error = Some(e.to_string());
+        }
+        link_speeds(&mut self.pipeline, metadata);
+        let (report, sink) = self.pipeline.finish();
+        let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
+        Analysis { report, sink, inputs: self.inputs, lost_frames, hardware, selection: None, error }
+    }
+}
+
+impl<S: Sink> Loop<Completing<S>> {
+    /// Looks at the fields of every frame: for a filter, and for bugs that are known by theirs. Of the exchanges that the
+    /// filter passes, the `most` slowest are kept.
     fn filtered<R: Mapped>(
         mut self,
         mut source: R,
         filter: Option<Filter>,
+        most: usize,
         mut conditions: Vec<Condition>,
     ) -> Analysis<S> {
         let mut extractor = Extractor::new();
@@ -450,49 +561,25 @@ impl<S: Sink> Loop<S> {
                     .and_then(|(_, value)| if let Stored::U(id) = value { u32::try_from(id).ok() } else { None });
                 selection.add(self.number, id);
             }
+            if let Some((selection, _)) = &mut selected {
+                selection.completed(&mut self.pipeline.sink().exchanges, most);
+            }
             self.bar.frame(&source);
         };
-        self.done(error, source.metadata(), selected.map(|(selection, _)| selection))
-    }
-
-    /// The main thread follows connections; `workers` other threads walk the files, decode, and check checksums.
-    fn threaded<R: Mapped>(mut self, mut source: R, files: &[Arc<CaptureFile>], workers: usize) -> Analysis<S> {
-        let how = How { workers, options: self.pipeline.decode_options(), described: true };
-        let total = files.iter().map(|file| file.bytes().len() as u64).sum();
-        let error = ahead::decoded(
-            &mut source,
-            files,
-            &how,
-            |_, which| which,
-            |batch| {
-                self.bar.at(batch.done, total);
-                if let Some(described) = batch.described.take() {
-                    known_speeds(&mut self.pipeline, &mut self.interfaces, &described.metadata.interfaces);
-                }
-                for (meta, packet, which) in batch.groups().flatten() {
-                    self.inputs[*which].frame(meta);
-                    self.pipeline.packet(meta, packet, &mut Off);
-                }
-                true
-            },
-        );
-        self.done(error, source.metadata(), None)
-    }
-
-    fn done(
-        mut self,
-        error: Option<rdmascope_capture::Error>,
-        metadata: &Metadata,
-        selection: Option<Selection>,
-    ) -> Analysis<S> {
-        if let Some(e) = &error {
-            let at =
-                self.inputs.iter().position(|i| e.path().as_os_str() == std::ffi::OsStr::new(&i.path)).unwrap_or(0);
-            self.inputs[at].error = Some(e.to_string());
+        let analysis = self.done(error, source.metadata());
+        let Completing { sink, mut exchanges, .. } = analysis.sink;
+        let selection = selected.map(|(mut selection, _)| {
+            selection.completed(&mut exchanges, most);
+            selection
+        });
+        Analysis {
+            report: analysis.report,
+            sink,
+            inputs: analysis.inputs,
+            lost_frames: analysis.lost_frames,
+            hardware: analysis.hardware,
+            selection,
+            error: analysis.error,
         }
-        link_speeds(&mut self.pipeline, metadata);
-        let (report, sink) = self.pipeline.finish();
-        let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
-        Analysis { report, sink, inputs: self.inputs, lost_frames, hardware, selection, error }
     }
 }

@@ -126,8 +126,6 @@ pub(crate) struct Digest {
     places: HashMap<u32, usize>,
     /// Findings, ranked.
     ranked: Vec<Finding>,
-    /// Mark and sentence where there are no errors and warnings; ✓ only if everything could be judged.
-    pub(crate) all_clear: (&'static str, String),
     /// Number of findings that were left out as asked, in a sentence.
     pub(crate) ignored: Option<String>,
     /// The time that requests waited, and for what, as text.
@@ -175,7 +173,6 @@ impl Digest {
                 .collect(),
             found: Joined::new(&report, &ranked.iter().collect::<Vec<_>>()),
             sums: Arc::new(Sums::of(report.connections.iter())),
-            all_clear: rdmascope_report::report::all_clear(&report),
             ignored,
             answer: rdmascope_report::report::answer::text(&report),
             ranked,
@@ -184,6 +181,12 @@ impl Digest {
             report,
             whole,
         }
+    }
+
+    /// Mark and sentence where there are no errors and warnings; ✓ only if everything could be judged. `is_whole` is
+    /// false if reading ended early.
+    pub(crate) fn all_clear(&self, is_whole: bool) -> (&'static str, String) {
+        rdmascope_report::report::all_clear(&self.report, is_whole)
     }
 
     /// The report with all of its findings.

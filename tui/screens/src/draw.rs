@@ -159,6 +159,14 @@ pub(crate) struct Table<'t> {
     pub(crate) sorted: Option<(usize, bool)>,
 }
 
+/// Columns of which the first is a time, which takes so many columns of the terminal.
+pub(crate) fn timed<const N: usize>(mut columns: [Column; N], width: u16) -> [Column; N] {
+    if let Some(time) = columns.first_mut() {
+        time.width = width;
+    }
+    columns
+}
+
 /// Positions of the columns that fit: index, left edge, width.
 fn placed(columns: &[Column], area: Rect) -> Vec<(usize, u16, u16)> {
     let mut shown: Vec<usize> = (0..columns.len()).filter(|i| columns[*i].from <= area.width).collect();

@@ -23,6 +23,7 @@ use ratatui::style::Style;
 use rdmascope_analyzer::finding::{Certainty, Finding};
 use rdmascope_analyzer::rules::Severity;
 use rdmascope_dissector::render::escaped;
+use rdmascope_report::report::certainty_text;
 
 /// Frames of the selected finding that are shown in its line.
 const FRAMES_SHOWN: usize = 8;
@@ -142,7 +143,7 @@ impl Screen for State {
         let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: self.list, focused: true, sorted: None };
         draw::table(buf, list, theme, &shape, |row| findings.get(row).map_or_else(Vec::new, |f| cells(model, f)));
         let Some(finding) = findings.get(self.list.at) else {
-            let (mark, clear) = &model.report.all_clear;
+            let (mark, clear) = model.report.all_clear(model.error.is_none());
             let text = if model.done { format!("{mark} {clear}") } else { "Reading …".to_owned() };
             put(buf, list.x + 2, list.y + 1, list.width, &text, theme.good);
             if let Some(ignored) = &model.report.ignored {
@@ -164,12 +165,8 @@ impl Screen for State {
         }
         say("what", &sentence(finding), theme.severity(finding.severity));
         say("means", row.title, theme.text);
-        match finding.certainty {
-            Certainty::Certain => {}
-            Certainty::IfNothingWasMissed => {
-                say("sure", "if the capture missed nothing that would explain it", theme.faint)
-            }
-            Certainty::Guess => say("sure", "a guess, from timing or from the shape of the data", theme.faint),
+        if finding.certainty != Certainty::Certain {
+            say("sure", certainty_text(finding.certainty), theme.faint);
         }
         if !finding.effects.is_empty() {
             let many = |n: u64| if n > 1 { format!(" ×{}", grouped(n)) } else { String::new() };

@@ -93,15 +93,17 @@ fn endpoints(model: &Model) -> Vec<(String, Row)> {
     sorted(rows)
 }
 
+/// Columns of an address with four numbers.
+const ADDRESS: usize = 17;
+/// Columns of the other cells if there is room for all of them, and of the margins.
+const NUMBERS: usize = 77;
+
 fn lines(model: &Model) -> Vec<Line> {
     let theme = &model.theme;
-    let wide = model.size.0 >= 110;
+    let room = usize::from(model.size.0).saturating_sub(NUMBERS) / 2;
+    let wide = room >= ADDRESS;
     // full IPv6 addresses if there is room for them
-    let width = match model.size.0 {
-        150.. => 40,
-        110.. => 22,
-        _ => 17,
-    };
+    let width = room.clamp(ADDRESS, 40);
     let [count, size] = if wide { [12, 11] } else { [8, 9] };
     let counted = if wide { "connections" } else { "conn." };
     let mut out = vec![Line::Head("conversations".to_owned())];

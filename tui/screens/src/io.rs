@@ -2,7 +2,7 @@
 //! operations, its time by owner, its frames.
 //!
 //! ```text
-//!  time      command  file            offset  length  moved    how     status   latency  credit│server│rdma│wire
+//!  time      command  file            offset  length  moved    how     status   latency  time spent in
 //!  1.204331  READ     big.bin              0   65536  65,536   rdma    OK       0.59 ms  ░░▒▒▒▒▓▓▓▓▓
 //! ── READ big.bin ─────────────────────────────────────── exchange 12 ──
 //!  request   frame 640          reply frame 705      0.59 ms
@@ -21,9 +21,10 @@ use super::time::{grouped, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use rdmascope_analyzer::episodes::time::{Behind, Owner};
+use rdmascope_analyzer::episodes::Episode;
+use rdmascope_analyzer::episodes::time::{Behind, Owner, Time};
 use rdmascope_analyzer::exchange::{DataPath, Exchange, Status};
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 /// State of the view.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +78,7 @@ fn compare((a, _): (&Exchange, u8), (b, _): (&Exchange, u8), by: usize) -> Order
         6 => a.channel.name().cmp(b.channel.name()),
         7 => (a.failed, a.status).cmp(&(b.failed, b.status)),
         8 => a.latency().cmp(&b.latency()),
-        9 => a.split().server.cmp(&b.split().server),
+        9 => a.time.of(Owner::Server).cmp(&b.time.of(Owner::Server)),
         10..=12 => a.connection.cmp(&b.connection),
         _ => Ordering::Equal,
     }
@@ -114,10 +115,30 @@ const fn sign(owner: Owner) -> char {
         Owner::Wire => '█',
         Owner::Recovery => '×',
         Owner::Credit => '░',
-        Owner::Rnr | Owner::Pause => '‖',
-        Owner::Client | Owner::SendQueue => '·',
+        Owner::Rnr => '!',
+        Owner::Pause => '‖',
+        Owner::Client => '·',
+        Owner::SendQueue => '»',
         Owner::Unknown => '?',
     }
+}
+
+/// The characters of [`bar`] with the owners of the time of these requests: the largest parts, as many as fit.
+pub(crate) fn legend<'e>(of: impl IntoIterator<Item = &'e Exchange>, width: usize) -> String {
+    let mut sum = Time::default();
+    of.into_iter().for_each(|e| sum += &e.time);
+    let mut parts: Vec<(Owner, i64)> = sum.parts().collect();
+    parts.sort_by_key(|(_, ns)| Reverse(*ns));
+    let mut out = String::new();
+    for (owner, _) in parts {
+        let between = if out.is_empty() { "" } else { "  " };
+        let part = format!("{between}{} {}", sign(owner), owner.name());
+        if out.chars().count() + part.chars().count() > width {
+            break;
+        }
+        out.push_str(&part);
+    }
+    out
 }
 
 /// The time of a request by owner, as a bar.
@@ -186,13 +207,18 @@ const fn how(channel: DataPath) -> &'static str {
     }
 }
 
+/// The episode that it waited for longest, if it was one.
+pub(crate) fn episode<'a>(model: &'a Model, e: &Exchange) -> Option<&'a Episode> {
+    let Behind::Episode(id) = e.behind? else { return None };
+    model.connection(e.connection)?.episodes.list.iter().find(|episode| episode.id == id)
+}
+
 /// The request or episode that it waited for longest, if that was not its own server.
-fn behind(model: &Model, e: &Exchange) -> Option<Vec<(String, Style)>> {
-    let theme = &model.theme;
-    let text = match e.behind? {
+pub(crate) fn behind(model: &Model, e: &Exchange) -> Option<String> {
+    Some(match e.behind? {
         Behind::Exchange(id) => format!("request {id}"),
-        Behind::Episode(id) => {
-            let episode = model.connection(e.connection)?.episodes.list.iter().find(|episode| episode.id == id)?;
+        Behind::Episode(_) => {
+            let episode = episode(model, e)?;
             let from = episode
                 .by
                 .map_or("", |by| if by.index() == 0 { " of the client's packets" } else { " of the server's packets" });
@@ -205,8 +231,7 @@ fn behind(model: &Model, e: &Exchange) -> Option<Vec<(String, Style)>> {
             );
             format!("{}{from}, {frames}, {lasted}", episode.kind.name())
         }
-    };
-    Some(vec![("behind  ".into(), theme.faint), (text, theme.warn)])
+    })
 }
 
 /// The exchange in full.
@@ -233,7 +258,7 @@ fn lines(state: &State, model: &Model, e: &Exchange) -> Vec<Vec<(String, Style)>
         time.push((format!("before it, waiting for a credit {}", span(e.wait_for_credit)), theme.warn));
     }
     out.push(time);
-    out.extend(behind(model, e));
+    out.extend(behind(model, e).map(|text| vec![("behind  ".into(), theme.faint), (text, theme.warn)]));
     for d in e.descriptors.iter().take(e.descriptor_count as usize) {
         out.push(vec![
             ("memory  ".into(), theme.faint),
@@ -311,7 +336,8 @@ pub(crate) fn frames_of(model: &Model, e: &Exchange, most: usize) -> Vec<u64> {
         .collect()
 }
 
-/// For an export: the heads.
+/// For an export: the heads. Behind the latency, the time that the request waited for a credit before it was sent, and
+/// the latency by owner, in the order of [`Owner::ALL`].
 pub(crate) const HEADS: &[&str] = &[
     "exchange",
     "connection",
@@ -326,10 +352,17 @@ pub(crate) const HEADS: &[&str] = &[
     "how",
     "status",
     "latency_ns",
+    "before_ns",
+    "client_ns",
     "credit_ns",
-    "server_ns",
-    "rdma_ns",
+    "send_queue_ns",
     "wire_ns",
+    "recovery_ns",
+    "rnr_ns",
+    "pause_ns",
+    "rdma_ns",
+    "server_ns",
+    "unknown_ns",
 ];
 
 impl Screen for State {
@@ -356,7 +389,7 @@ impl Screen for State {
         let theme = &model.theme;
         let len = self.order.len();
         let shape = Table {
-            columns: &COLUMNS,
+            columns: &draw::timed(COLUMNS, model.time.width()),
             len,
             cursor: self.list,
             focused: !self.in_detail,
@@ -428,7 +461,7 @@ impl Screen for State {
 
     fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
         let [list, below] = layout(model);
-        if let Some(by) = draw::head_at(&COLUMNS, list, x, y) {
+        if let Some(by) = draw::head_at(&draw::timed(COLUMNS, model.time.width()), list, x, y) {
             return self.sort_by(model, by);
         }
         self.in_detail = y >= below.y;
@@ -477,8 +510,7 @@ impl Screen for State {
     fn row(&self, model: &Model, at: usize) -> Vec<String> {
         let Some(e) = exchange(self, model, at) else { return Vec::new() };
         let optional = |v: Option<u64>| v.map_or_else(String::new, |v| v.to_string());
-        let split = e.split();
-        vec![
+        let mut row = vec![
             e.id.to_string(),
             model.connection(e.connection).map_or(0, |c| c.id).to_string(),
             e.request.frame.to_string(),
@@ -492,11 +524,10 @@ impl Screen for State {
             e.channel.name().to_owned(),
             status(e),
             e.latency().map_or_else(String::new, |l| l.to_string()),
-            split.credit.to_string(),
-            split.server.to_string(),
-            split.rdma.to_string(),
-            split.wire.to_string(),
-        ]
+            e.wait_for_credit.to_string(),
+        ];
+        row.extend(e.time.0.iter().map(i64::to_string));
+        row
     }
 
     fn export(&self, model: &Model) -> Vec<Vec<String>> {

@@ -22,6 +22,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::latency::Latency;
 
 /// Number of columns of the stored map, independent of the screen.
 const COLUMNS: usize = 512;
@@ -42,8 +43,8 @@ struct Map {
     /// Places of requests that were looked at; requests that pass the filter when it was made.
     scanned: usize,
     passing: usize,
-    /// Requests of each row, in all, and the rows between which they are.
-    of_row: [u64; ROWS],
+    /// All requests, and the rows between which they are.
+    all: Latency,
     total: u64,
     rows: std::ops::Range<usize>,
     /// The longest latency in ns.
@@ -59,7 +60,7 @@ impl Map {
             counts,
             scanned: from,
             passing: 0,
-            of_row: [0; ROWS],
+            all: Latency::default(),
             total: 0,
             rows: 0..1,
             slowest: 0,
@@ -86,7 +87,7 @@ impl Map {
             let row = row_of(latency);
             let count = &mut self.counts[row * COLUMNS + column];
             *count = count.saturating_add(1);
-            self.of_row[row] += 1;
+            self.all.add(latency);
             self.rows =
                 if self.total == 0 { row..row + 1 } else { self.rows.start.min(row)..self.rows.end.max(row + 1) };
             self.total += 1;
@@ -97,19 +98,6 @@ impl Map {
     /// Requests in some columns and rows.
     fn count(&self, columns: std::ops::Range<usize>, rows: std::ops::Range<usize>) -> u64 {
         rows.map(|row| self.counts[row * COLUMNS..][columns.clone()].iter().map(|c| u64::from(*c)).sum::<u64>()).sum()
-    }
-
-    /// Bounds of the latency, in ns, below which this many thousandths of the requests are.
-    fn quantile(&self, thousandths: u64) -> (i64, i64) {
-        let goal = (self.total.saturating_mul(thousandths)).div_ceil(1000).max(1);
-        let mut seen = 0;
-        for row in 0..ROWS {
-            seen += self.of_row[row];
-            if seen >= goal {
-                return (latency_of(row), latency_of(row + 1).min(self.slowest));
-            }
-        }
-        (0, self.slowest)
     }
 }
 
@@ -326,12 +314,12 @@ impl Screen for State {
             put(buf, body.x + 2, body.y + 1, body.width.saturating_sub(2), text, theme.faint);
             return;
         };
-        let (half, most) = (map.quantile(500), map.quantile(990));
+        // of few, 99 % are all
+        let most = map.all.p99().map_or_else(String::new, |ns| format!("99 % within {}, ", span(ns)));
         let head = format!(
-            "{} requests   half within {}, 99 % within {}, the slowest {}",
+            "{} requests   half within {}, {most}the slowest {}",
             grouped(map.total),
-            span(half.1),
-            span(most.1),
+            map.all.quantile(500).map_or_else(String::new, span),
             span(map.slowest)
         );
         put(buf, body.x + 1, body.y, body.width - 2, &head, theme.heading);
@@ -528,7 +516,7 @@ mod tests {
         }
         assert_eq!(map.count(0..COLUMNS, 0..ROWS), 10_000);
         assert_eq!(map.total, 10_000);
-        let (least, most) = map.quantile(500);
-        assert!((least..=most).contains(&500_000), "{least} {most}");
+        let median = map.all.quantile(500).unwrap();
+        assert!((490_000..=510_000).contains(&median), "{median}");
     }
 }

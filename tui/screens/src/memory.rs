@@ -146,8 +146,13 @@ impl Screen for State {
         let theme = &model.theme;
         let len = self.order.len();
         let order = &self.order;
-        let shape =
-            Table { columns: &COLUMNS, len, cursor: self.list, focused: true, sorted: Some((order.by, order.down)) };
+        let shape = Table {
+            columns: &draw::timed(COLUMNS, model.time.width()),
+            len,
+            cursor: self.list,
+            focused: true,
+            sorted: Some((order.by, order.down)),
+        };
         draw::table(buf, area(model), theme, &shape, |at| {
             row(self, model, at).map_or_else(Vec::new, |(e, d)| cells(model, e, d))
         });
@@ -198,7 +203,7 @@ impl Screen for State {
     }
 
     fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
-        if let Some(by) = draw::head_at(&COLUMNS, area(model), x, y) {
+        if let Some(by) = draw::head_at(&draw::timed(COLUMNS, model.time.width()), area(model), x, y) {
             return self.sort_by(model, by);
         }
         let body = model.body();

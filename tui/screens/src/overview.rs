@@ -153,6 +153,7 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
         }
     }
     let Some(worst) = findings.iter().find(|f| f.severity > Severity::Note) else {
+        let (mark, clear) = model.report.all_clear(model.error.is_none());
         let text = match (model.done, findings.len()) {
             (false, _) if !model.grows => "Reading …".to_owned(),
             (false, _) if model.index.len() == 0 => "No frame so far.".to_owned(),
@@ -161,18 +162,11 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
             (false, n) => format!("No problems found so far. {n} notes."),
             (true, _) if model.index.len() == 0 => "There are no frames.".to_owned(),
             (true, 0) if model.filter.is_on() => "No problems found in the frames that pass the filter.".to_owned(),
-            (true, 0) => model.report.all_clear.1.clone(),
-            (true, 1) => format!("{} 1 note.", model.report.all_clear.1),
-            (true, n) => format!("{} {n} notes.", model.report.all_clear.1),
+            (true, 0) => clear,
+            (true, 1) => format!("{clear} 1 note."),
+            (true, n) => format!("{clear} {n} notes."),
         };
-        // if reading ended early, the unread part cannot be judged
-        let sign = if model.error.is_some() {
-            "·"
-        } else if model.done {
-            model.report.all_clear.0
-        } else {
-            "…"
-        };
+        let sign = if model.done || model.error.is_some() { mark } else { "…" };
         let style = if model.error.is_some() { theme.text } else { theme.good };
         for (i, line) in wrap(&text, width + 7).into_iter().enumerate() {
             lines.push((if i == 0 { sign.to_owned() } else { String::new() }, line, style));
@@ -396,16 +390,9 @@ impl Screen for State {
                 theme.faint,
             );
         }
-        rule(
-            buf,
-            slow,
-            slow.y,
-            "slowest I/O",
-            "▒ server  ▓ RDMA  █ wire  × recovery  ░ credit  ? unknown",
-            theme,
-            pane == Pane::Slowest,
-        );
         let list = slowest(model);
+        let legend = io::legend(list.iter().copied(), usize::from(slow.width).saturating_sub(18));
+        rule(buf, slow, slow.y, "slowest I/O", &legend, theme, pane == Pane::Slowest);
         for line in 0..usize::from(slow.height.saturating_sub(1)) {
             let at = self.slowest.top + line;
             let Some(e) = list.get(at) else { break };

@@ -268,11 +268,17 @@ pub(crate) fn column(model: &Model) -> Box<Prompt> {
     Box::new(prompt)
 }
 
-fn count(model: &Model) -> (usize, &'static str) {
+/// The frames that are saved, as text.
+fn frames(model: &Model) -> String {
+    let of = |n: usize, which: &str| {
+        let frames = if n == 1 { "frame" } else { "frames" };
+        format!("{}{which} {frames}", grouped(n as u64))
+    };
     match (model.marks.len(), model.shown.as_ref()) {
-        (0, None) => (model.index.len(), "all"),
-        (0, Some(shown)) => (shown.len(), "shown"),
-        (marked, _) => (marked, "marked"),
+        (0, None) if model.index.len() == 1 => of(1, ""),
+        (0, None) => format!("all {}", of(model.index.len(), "")),
+        (0, Some(shown)) => of(shown.len(), " shown"),
+        (marked, _) => of(marked, " marked"),
     }
 }
 
@@ -288,10 +294,9 @@ fn file_name(model: &Model, what: &str, extension: &str) -> String {
 }
 
 pub(crate) fn save(model: &Model) -> Box<Prompt> {
-    let (n, which) = count(model);
     let what = if model.marks.is_empty() { "frames" } else { "marked" };
     let mut prompt = Prompt::new(Kind::Save, &file_name(model, what, "pcapng"));
-    prompt.about = format!("{} {which} {}, as pcapng", grouped(n as u64), if n == 1 { "frame" } else { "frames" });
+    prompt.about = format!("{}, as pcapng", frames(model));
     Box::new(prompt)
 }
 
@@ -337,15 +342,18 @@ pub(crate) fn draw(model: &Model, prompt: &Prompt, buf: &mut Buffer) {
         }
         y
     };
-    match &prompt.error {
-        Some(e) if !prompt.text.trim().is_empty() => {
-            above(&rdmascope_dissector::render::escaped(&e.to_string()), theme.error);
-        }
-        _ if !prompt.about.is_empty() => drop(above(&prompt.about, theme.faint)),
-        None if prompt.kind == Kind::Filter && !prompt.text.trim().is_empty() => {
-            above("✓ Enter filters", theme.good);
-        }
-        _ => {}
+    let complaint = model.note.as_ref().filter(|note| note.is_error);
+    let is_empty = prompt.text.trim().is_empty();
+    let escaped = rdmascope_dissector::render::escaped;
+    if let Some(e) = prompt.error.as_ref().filter(|_| !is_empty) {
+        above(&escaped(&e.to_string()), theme.error);
+    } else if let Some(note) = complaint {
+        // the prompt is drawn over the line of the notes
+        above(&escaped(&note.text), theme.error);
+    } else if !prompt.about.is_empty() {
+        above(&prompt.about, theme.faint);
+    } else if prompt.error.is_none() && prompt.kind == Kind::Filter && !is_empty {
+        above("✓ Enter filters", theme.good);
     }
     let first = prompt.chosen.map_or(0, |c| c.saturating_sub(SUGGESTIONS - 1));
     let seen: Vec<(usize, &Suggestion)> = prompt.suggestions.iter().enumerate().skip(first).take(SUGGESTIONS).collect();

@@ -7,17 +7,19 @@
 //!  f 705  0.588 ms ◀──READ reply OK 65536────────────────────────────
 //! ```
 
-use super::draw::{Cursor, put, put_right, scrollbar};
+use super::draw::{Cursor, put, put_right, scrollbar, wrap};
 use super::index::Entry;
+use super::io;
 use super::keys::Action;
 use super::model::{Model, SCAN_STEP};
 use super::screen::{Change, Request, Screen, listed};
-use super::time::{grouped, span};
+use super::time::{Format, grouped, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rdmascope_analyzer::env::Layer;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::op::End;
+use rdmascope_report::report::answer::whose;
 use unicode_width::UnicodeWidthStr;
 
 /// One arrow: frames of one direction that belong together.
@@ -66,6 +68,20 @@ impl State {
         self.goal = u32::try_from(place).ok();
     }
 
+    /// The lines at the bottom about the request, if the view shows only one.
+    fn foot(&self, model: &Model) -> Vec<String> {
+        let body = model.body();
+        let Some(why) = &self.why else { return Vec::new() };
+        let mut lines = wrap(&format!("{}. {}", why.title, why.verdict), usize::from(body.width.saturating_sub(2)));
+        lines.truncate(usize::from(body.height / 2).max(1));
+        lines
+    }
+
+    /// Number of arrows that the screen has room for.
+    fn page(&self, model: &Model) -> usize {
+        usize::from(model.body().height).saturating_sub(1 + self.foot(model).len().max(1))
+    }
+
     /// The place up to which frames were looked at.
     fn scanned_upto(&self, model: &Model) -> usize {
         match self.scanned.checked_sub(1) {
@@ -93,9 +109,14 @@ fn continues(before: &Entry, entry: &Entry) -> bool {
         && same(before, entry)
 }
 
-/// Shows the frames (places) of one request alone: the longest gap between them, and the side that was waited for.
-pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, frames: Vec<u32>) {
+/// Shows the frames (places) of one request alone, with those at the ends of what held it up: the longest gap between
+/// them, and whose most of the time was.
+pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, mut frames: Vec<u32>) {
     let client = model.client_end(exchange.connection);
+    let ends = io::episode(model, exchange).into_iter().flat_map(|e| [Some(e.begin), e.end]).flatten();
+    frames.extend(ends.filter_map(|at| u32::try_from(at.frame.checked_sub(1)?).ok()));
+    frames.sort_unstable();
+    frames.dedup();
     let arrows: Vec<Arrow> = frames
         .iter()
         .filter_map(|place| Some((*place, model.index.at(*place as usize)?)))
@@ -114,36 +135,26 @@ pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, fra
     let file = exchange.shown_file();
     let took = exchange.latency().map_or_else(|| "was never answered".to_owned(), |l| format!("took {}", span(l)));
     let title = format!("{}{}{file} {took}", exchange.command, if file.is_empty() { "" } else { " " });
-    let verdict = match longest {
+    let mut verdict: Vec<String> = largest_part(exchange).into_iter().collect();
+    verdict.extend(io::behind(model, exchange).map(|what| format!("It waited behind {what}.")));
+    verdict.push(match longest {
         None => "Only one of its frames is known: there is no gap to measure.".to_owned(),
         Some((at, gap)) => {
-            let (before, behind) = (&arrows[at - 1], &arrows[at]);
-            let share = exchange.latency().filter(|l| *l > 0).map_or_else(String::new, |l| {
-                format!(" ({} %)", (i128::from(gap) * 100 / i128::from(l)).clamp(0, 100))
-            });
-            let again = model.index.at(behind.first as usize).is_some_and(|e| e.sent_before());
-            let side = if behind.from_client { "client" } else { "server" };
-            let who = if again {
-                "then a packet was sent again: loss or its recovery on the network".to_owned()
-            } else {
-                format!("waiting for the {side}")
-            };
-            format!(
-                "The longest gap: {}{share} between frames {} and {}, {who}.",
-                span(gap),
-                before.first + 1,
-                behind.first + 1
-            )
+            let [before, behind] = [at - 1, at].map(|i| arrows[i].first + 1);
+            format!("The longest gap: {} between frames {before} and {behind}.", span(gap))
         }
-    };
+    });
     let goal = longest.map_or(0, |(at, _)| at);
-    *state = State { arrows, why: Some(Why { title, longest, verdict }), ..State::default() };
-    let (len, page) = (state.arrows.len(), page(model));
+    *state = State { arrows, why: Some(Why { title, longest, verdict: verdict.join(" ") }), ..State::default() };
+    let (len, page) = (state.arrows.len(), state.page(model));
     state.list.jump(goal, len, page);
 }
 
-fn page(model: &Model) -> usize {
-    usize::from(model.body().height.saturating_sub(2))
+/// The owner of most of the time of a request, as a sentence; `None` without a reply.
+fn largest_part(exchange: &Exchange) -> Option<String> {
+    let (owner, ns) = exchange.time.largest()?;
+    let share = i128::from(ns) * 100 / i128::from(exchange.time.sum().max(1));
+    Some(format!("The largest part, {} ({} %), was {}.", span(ns), share.clamp(0, 100), whose(owner)))
 }
 
 /// Text of an arrow.
@@ -267,7 +278,7 @@ impl Screen for State {
         {
             self.goal = None;
             let at = self.arrows.partition_point(|a| a.first <= place).saturating_sub(1);
-            let (len, page) = (self.arrows.len(), page(model));
+            let (len, page) = (self.arrows.len(), self.page(model));
             self.list.jump(at, len, page);
         }
     }
@@ -286,7 +297,7 @@ impl Screen for State {
             return;
         };
         let number_width = (model.index.len().max(1).ilog10() as u16 + 1).max(4);
-        let time_width = 11;
+        let time_width = if self.why.is_some() { Format::Delta } else { model.time }.width();
         let left = body.x + 1 + number_width + 1 + time_width + 2;
         let right = body.right().saturating_sub(3);
         let width = right.saturating_sub(left);
@@ -294,7 +305,7 @@ impl Screen for State {
         put(buf, left, body.y, width, &format!("client {client}"), theme.client);
         put_right(buf, left, body.y, width, &format!("server {server}"), theme.server);
         put_right(buf, body.x + 1, body.y, number_width, "f", theme.faint);
-        let page = page(model);
+        let page = self.page(model);
         let arrows = &self.arrows;
         let top = self.list.top;
         let base = model.first_time();
@@ -352,7 +363,15 @@ impl Screen for State {
             let text = if model.done { "No frame of this connection is shown." } else { "Reading …" };
             put(buf, left, body.y + 1, width, text, theme.faint);
         }
-        scrollbar(buf, Rect { y: body.y + 1, height: body.height - 2, ..body }, top, arrows.len(), theme);
+        scrollbar(buf, Rect { y: body.y + 1, height: page as u16, ..body }, top, arrows.len(), theme);
+        if self.why.is_some() {
+            let lines = self.foot(model);
+            let first = body.bottom().saturating_sub(lines.len() as u16);
+            for (y, line) in (first..).zip(&lines) {
+                put(buf, body.x + 1, y, body.width - 2, line, theme.heading);
+            }
+            return;
+        }
         let about = match (arrows.get(self.list.at), selected_gap(self, model)) {
             (Some(arrow), Some(gap)) => {
                 let from = model.index.at(arrow.first as usize).map_or(0, |e| e.time);
@@ -366,11 +385,6 @@ impl Screen for State {
             }
             _ => String::new(),
         };
-        if let Some(why) = &self.why {
-            let text = format!("{}. {}", why.title, why.verdict);
-            put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &text, theme.heading);
-            return;
-        }
         let hint = format!("{} of {}   {about}", (self.list.at + 1).min(arrows.len()), grouped(arrows.len() as u64));
         put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &hint, theme.faint);
     }
@@ -379,7 +393,7 @@ impl Screen for State {
         if action == Action::Open {
             return self.selected_frame(model).map_or_else(Vec::new, |frame| vec![Request::GoToFrame(frame)]);
         }
-        let (len, page) = (self.arrows.len(), page(model));
+        let (len, page) = (self.arrows.len(), self.page(model));
         self.list.moved(action, len, page);
         Vec::new()
     }
@@ -405,7 +419,7 @@ impl Screen for State {
 
     /// The frames whose lines are on the screen.
     fn frames_shown(&self, model: &Model) -> Vec<usize> {
-        self.arrows.iter().skip(self.list.top).take(page(model)).map(|a| a.first as usize).collect()
+        self.arrows.iter().skip(self.list.top).take(self.page(model)).map(|a| a.first as usize).collect()
     }
 
     fn cursor(&mut self) -> Option<&mut Cursor> {

@@ -16,7 +16,7 @@ use super::model::Model;
 use super::screen::{Change, Request, Screen};
 use ratatui::buffer::Buffer;
 use rdmascope_analyzer::path::State as Answer;
-use rdmascope_analyzer::session;
+use rdmascope_analyzer::session::{self, Channel, Session};
 use rdmascope_report::report::{ladder, sessions as words};
 
 /// State of the view.
@@ -26,7 +26,7 @@ pub(crate) struct State {
 }
 
 /// Widths of the columns of [`words::HEADS`]; those with 0 are left out if space is short.
-const WIDTHS: [usize; 12] = [4, 11, 13, 9, 7, 7, 13, 13, 13, 10, 11, 7];
+const WIDTHS: [usize; 12] = [4, 11, 14, 9, 7, 7, 13, 13, 13, 10, 11, 7];
 /// Columns that are left out first.
 const WIDE_ONLY: [usize; 5] = [2, 4, 5, 8, 10];
 
@@ -44,7 +44,7 @@ fn cells(row: &[String; 12], wide: bool) -> String {
 
 fn lines(model: &Model) -> Vec<Line> {
     let theme = &model.theme;
-    let wide = model.size.0 >= 120;
+    let wide = usize::from(model.size.0) >= WIDTHS.iter().sum::<usize>() + 2;
     let mut out = Vec::new();
     for session in session::sessions(&model.report) {
         out.push(Line::Head(words::headline(&session)));
@@ -79,6 +79,43 @@ fn lines(model: &Model) -> Vec<Line> {
     out
 }
 
+/// For an export: the heads.
+const EXPORTED: [&str; 13] = [
+    "session",
+    "connection",
+    "over",
+    "role",
+    "requests",
+    "opens",
+    "locks",
+    "read",
+    "written",
+    "by_rdma",
+    "median_ns",
+    "sent_again",
+    "share_percent",
+];
+
+/// For an export: a connection of a session, numbers as they are.
+fn exported(name: &str, session: &Session, c: &Channel) -> Vec<String> {
+    let [_, over, role, ..] = words::row(session, c);
+    vec![
+        name.to_owned(),
+        c.connection.to_string(),
+        over,
+        role,
+        c.requests.to_string(),
+        c.opens.to_string(),
+        c.locks.to_string(),
+        c.read.to_string(),
+        c.written.to_string(),
+        c.rdma.to_string(),
+        c.latency.quantile(500).map_or_else(String::new, |ns| ns.to_string()),
+        c.retransmissions.to_string(),
+        session.share(c).to_string(),
+    ]
+}
+
 impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::PageDown, "page")]
@@ -110,15 +147,10 @@ impl Screen for State {
     }
 
     fn export(&self, model: &Model) -> Vec<Vec<String>> {
-        let mut out = vec![std::iter::once("session").chain(words::HEADS).map(str::to_owned).collect::<Vec<_>>()];
+        let mut out = vec![EXPORTED.map(str::to_owned).to_vec()];
         for session in session::sessions(&model.report) {
             let name = words::headline(&session);
-            out.extend(
-                session
-                    .channels
-                    .iter()
-                    .map(|c| std::iter::once(name.clone()).chain(words::row(&session, c)).collect::<Vec<String>>()),
-            );
+            out.extend(session.channels.iter().map(|c| exported(&name, &session, c)));
         }
         out
     }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! ── response times ───────────────────────────────────────────────────────────────────────
-//!  command      count  errors   median      p99      max       bytes   credit server rdma wire
-//!  READ             8       2  0.62 ms   3.10 ms  3.10 ms     137,072      0 %   51 %  44 %  5 %
+//!  command      count  errors   median      p99      max       bytes  before  whose time
+//!  READ             8       2  0.62 ms   3.10 ms  3.10 ms     137,072      –  server 51 %, RDMA 44 %, wire 5 %
 //! ── throughput ────────────── ▁▂▃▇▅▂ … 1.2 MB/s
 //! ── wire ──────────────────────────────────────────────────────────────────────────────────
 //!  retransmitted 0   NAK 0   RNR 0   gaps 0   ICRC bad 0   ECN 0   CNP 0
@@ -18,9 +18,11 @@ use super::screen::{Change, Request, Screen};
 use super::time::{bytes, grouped, span, sparkline};
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
+use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::report::Command;
 use rdmascope_analyzer::timeline::Timeline;
 use rdmascope_dissector::frame::Addr;
+use rdmascope_report::report::owners;
 use std::cmp::Reverse;
 
 /// State of the view.
@@ -73,7 +75,7 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
         "command", "count", "errors", "median", "p99", "longest", "bytes"
     );
     if wide {
-        head.push_str("   credit server   rdma   wire");
+        head.push_str("   before  whose time");
     }
     out.push(Line::Pieces(vec![(head, theme.faint)]));
     let rows = commands(state, model);
@@ -82,9 +84,6 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
     }
     let time = |v: Option<i64>| v.map_or_else(|| "–".to_owned(), span);
     for r in rows {
-        let [credit, server, rdma, wire] = r.waits();
-        let all = r.time.sum().max(1);
-        let share = |ns: i64| format!("{:>5} %", (ns.max(0) as i128 * 100 + i128::from(all) / 2) / i128::from(all));
         let bad = r.errors + r.unanswered;
         let mut pieces = vec![
             (format!("{:<16}{:>8}", r.name, grouped(r.count)), theme.text),
@@ -101,9 +100,10 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
             ),
         ];
         if wide {
-            let waited = if credit > 0 { span(credit) } else { "–".to_owned() };
-            pieces.push((format!("{waited:>9}"), if credit > 0 { theme.warn } else { theme.faint }));
-            pieces.push((format!("{}{}{}", share(server), share(rdma), share(wire)), theme.client));
+            // for a credit, before the request
+            let waited = if r.waited > 0 { span(r.waited) } else { "–".to_owned() };
+            pieces.push((format!("{waited:>9}  "), if r.waited > 0 { theme.warn } else { theme.faint }));
+            pieces.push((owners(&r.time), theme.client));
         }
         out.push(Line::Pieces(pieces));
     }
@@ -297,21 +297,9 @@ impl Screen for State {
 
     /// For an export: heads, then rows.
     fn export(&self, model: &Model) -> Vec<Vec<String>> {
-        let heads = [
-            "command",
-            "count",
-            "errors",
-            "unanswered",
-            "bytes",
-            "median_ns",
-            "p99_ns",
-            "max_ns",
-            "credit_ns",
-            "wire_ns",
-            "server_ns",
-            "rdma_ns",
-        ];
-        let mut out = vec![heads.map(str::to_owned).to_vec()];
+        let heads = ["command", "count", "errors", "unanswered", "bytes", "median_ns", "p99_ns", "max_ns", "before_ns"];
+        let owners = Owner::ALL.iter().map(|owner| format!("{}_ns", owner.key()));
+        let mut out = vec![heads.iter().map(|head| (*head).to_owned()).chain(owners).collect::<Vec<_>>()];
         for r in commands(self, model) {
             let optional = |v: Option<i64>| v.map_or_else(String::new, |v| v.to_string());
             let mut row = vec![
@@ -324,8 +312,8 @@ impl Screen for State {
                 optional(r.latency.quantile(990)),
                 optional(r.latency.max()),
             ];
-            let [credit, server, rdma, wire] = r.waits();
-            row.extend([credit, wire, server, rdma].iter().map(i64::to_string));
+            row.push(r.waited.to_string());
+            row.extend(r.time.0.iter().map(i64::to_string));
             out.push(row);
         }
         out

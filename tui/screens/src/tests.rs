@@ -14,6 +14,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_capture::hardware::{self, Counter};
 use rdmascope_capture::{
     Clock, Existing, Interface, InterfaceStatistics, LinkType, OpenOptions, PcapWriter, PcapngWriter, Record, Section,
@@ -538,7 +539,7 @@ fn why_a_request_was_slow_takes_one_key() {
     rig.keys("3SiW");
     assert_eq!(rig.app.model.view, View::Sequence);
     let screen = rig.screen();
-    assert!(screen.contains("The longest gap: ") && screen.contains("waiting for the server"), "{screen}");
+    assert!(screen.contains("The longest gap: ") && screen.contains("was the server's own."), "{screen}");
     insta::assert_snapshot!("why-120x30", screen);
     rig.press(KeyCode::Esc);
     assert_eq!(rig.app.model.view, View::Io);
@@ -547,6 +548,58 @@ fn why_a_request_was_slow_takes_one_key() {
     // of a frame, its request
     rig.keys("/smb2.cmd == 8\nW");
     assert!(rig.screen().contains("READ "), "{}", rig.screen());
+}
+
+/// The side whose frame ends the longest gap need not be the one that was slow.
+#[test]
+fn what_held_a_request_up_is_not_the_server() {
+    let of = |name: &str, filter: &str| {
+        let mut rig = TestApp::new(name, 130, 30);
+        rig.keys(&format!("/{filter}\n3W"));
+        rig.screen().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let recovered = of("smb-roce-loss", "frame.number >= 661 && frame.number <= 667");
+    assert!(
+        recovered.contains("(99 %), was recovery. It waited behind recovery of ") && recovered.contains(" again"),
+        "{recovered}"
+    );
+    let held = of("smb-iwarp-fallback", "frame.number >= 128 && frame.number <= 133");
+    assert!(held.contains("CLOSE") && held.contains(", was in the sender's queue. It waited behind "), "{held}");
+}
+
+#[test]
+fn the_time_of_requests_is_shown_with_all_its_owners() {
+    let mut rig = TestApp::new("smb-iwarp-fallback", 160, 48);
+    let screen = rig.screen();
+    assert!(screen.contains("» send queue") && screen.contains("▒ server"), "{screen}");
+    rig.keys("8");
+    let screen = rig.screen();
+    let read = screen.lines().find(|line| line.trim_start().starts_with("READ ")).unwrap_or_default();
+    assert!(read.contains("send queue "), "{screen}");
+    // exports have all of it, in whole ns
+    for (keys, longest) in [("8", None), ("3", Some("latency_ns"))] {
+        rig.keys(keys);
+        let rows = rig.app.screen().export(&rig.app.model);
+        let place = |name: &str| rows[0].iter().position(|head| head == name).unwrap_or_else(|| panic!("{name}"));
+        let owners = Owner::ALL.map(|owner| place(&format!("{}_ns", owner.key())));
+        let number = |row: &[String], at: usize| row[at].parse::<i64>().unwrap_or(0);
+        let held = rows[1..].iter().map(|row| number(row, place("send_queue_ns"))).max();
+        assert!(held > Some(1_000_000), "{rows:?}");
+        for row in &rows[1..] {
+            let sum: i64 = owners.iter().map(|at| number(row, *at)).sum();
+            assert!(longest.is_none_or(|latency| sum == number(row, place(latency))), "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_search_that_cannot_be_read_says_why() {
+    let mut rig = TestApp::new("smb-roce", 100, 30);
+    for (wrong, why) in [("~(", "regular expression: "), ("#12g", "pairs of hex digits"), ("=smb2.foo", "filter: ")] {
+        rig.keys(&format!("2s{wrong}\n"));
+        assert!(rig.screen().contains(why), "{wrong}: {}", rig.screen());
+        rig.press(KeyCode::Esc);
+    }
 }
 
 #[test]

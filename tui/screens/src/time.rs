@@ -36,6 +36,15 @@ impl Format {
         }
     }
 
+    /// Columns that a time takes.
+    pub(crate) const fn width(self) -> u16 {
+        match self {
+            Self::Relative | Self::Delta => 11,
+            Self::Clock => 15,
+            Self::Date => 26,
+        }
+    }
+
     /// `first` is the time of the first frame, `previous` that of the row above; all in ns since the Unix epoch.
     pub(crate) fn show(self, time: i64, first: i64, previous: i64) -> String {
         match self {
@@ -101,5 +110,8 @@ mod tests {
         assert_eq!(Format::Relative.show(t, t - 1_500_000_000, 0), "1.500000");
         assert_eq!(Format::Delta.show(t, 0, t + 1000), "-0.000001");
         assert_eq!(Format::Date.show(t, 0, 0), "2025-11-21 07:56:08.500000");
+        for format in [Format::Clock, Format::Date] {
+            assert_eq!(format.show(t, 0, 0).len(), usize::from(format.width()));
+        }
     }
 }

@@ -207,8 +207,7 @@ fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFil
     if let Some(e) = error {
         return Err(e.into());
     }
-    let worst = data.report.findings.worst();
-    let fails = args.fail_on.is_some_and(|on| worst.is_some_and(|worst| worst >= severity(on)));
+    let fails = args.fail_on.is_some_and(|on| data.worst().is_some_and(|worst| worst >= severity(on)));
     Ok(if fails { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }
 

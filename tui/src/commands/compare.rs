@@ -9,6 +9,7 @@ use crate::live::say;
 use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_capture::{Access, Interface, OpenOptions, PcapngWriter, Record, Section, Source, WholeFile, open};
+use rdmascope_compare::names::names;
 use rdmascope_compare::page;
 use rdmascope_compare::points::{Clock, Comparison, Hop, Point, Timed};
 use rdmascope_dissector::frame;
@@ -26,7 +27,7 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
     let merged = merged
         .map(|path| WholeFile::create(path, &args.captures, args.outlet.force.existing(), Access::Private))
         .transpose()?;
-    let names: Vec<String> = args.captures.iter().map(|path| name(path)).collect();
+    let names = names(&args.captures);
     let create =
         |path: &PathBuf| WholeFile::create(path, &args.captures, args.outlet.force.existing(), Access::Private);
     let mut requests = args.requests.as_ref().map(create).transpose()?;
@@ -93,10 +94,6 @@ fn compare(
         .and_then(|()| table.as_mut().map_or(Ok(()), BufWriter::flush))
         .context("the table of requests could not be written")?;
     Ok(compared)
-}
-
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 fn section() -> Section {
@@ -168,7 +165,7 @@ impl<S: Source> Input<S> {
 
 /// All captures in one, by the clock of the first: an interface each.
 fn merge<W: Write>(paths: &[PathBuf], clocks: &[Option<Clock>], mut writer: PcapngWriter<W>) -> Result<W> {
-    let mut inputs = Vec::new();
+    let (names, mut inputs) = (names(paths), Vec::new());
     for (path, clock) in paths.iter().zip(clocks) {
         let mut input =
             Input { source: open(path, OpenOptions::new())?, clock: *clock, interfaces: Vec::new(), next: None };
@@ -181,7 +178,7 @@ fn merge<W: Write>(paths: &[PathBuf], clocks: &[Option<Clock>], mut writer: Pcap
         let input = &mut inputs[n];
         for interface in input.source.metadata().interfaces.get(input.interfaces.len()..).unwrap_or(&[]) {
             let own = interface.name.as_deref().unwrap_or("interface");
-            let name = Some(format!("{}: {own}", name(&paths[n])));
+            let name = Some(format!("{}: {own}", names[n]));
             input.interfaces.push(writer.add_interface(&Interface { name, ..interface.clone() })?);
         }
         let record = input.source.record();

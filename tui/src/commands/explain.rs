@@ -40,8 +40,8 @@ fn write(wanted: &str, columns: usize, out: &mut Vec<u8>) -> Result<()> {
             {
                 Some(near) => bail!("no finding or term \"{wanted}\"; did you mean {near}?"),
                 None => bail!(
-                    "no finding or term \"{wanted}\"; rdmascope explain lists all findings, and docs/glossary.md all \
-                        terms"
+                    "no finding or term \"{wanted}\"; rdmascope explain lists all findings, and the manual's glossary \
+                        all terms"
                 ),
             }
         }

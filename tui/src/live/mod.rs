@@ -46,7 +46,7 @@ pub(crate) fn opening_line(args: &LiveArgs, source: &LiveSource, dropped: &Dropp
     let filter = args.capture_filter.as_deref().unwrap_or("rdma");
     let whom = match dropped {
         Dropped::User(name) => format!("; root was given up for {name}"),
-        Dropped::KeptRoot if args.user.is_none() => "; runs as root, --user NAME gives root up".to_owned(),
+        Dropped::KeptRoot if args.user.is_none() => "; runs as root, --user NAME drops root privileges".to_owned(),
         Dropped::KeptRoot | Dropped::Nothing => String::new(),
         Dropped::Capabilities => "; capabilities were given up".to_owned(),
     };

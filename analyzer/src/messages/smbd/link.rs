@@ -117,6 +117,8 @@ pub struct Side {
     pub credits: Seen<i64>,
     /// The least it ever held after a send.
     pub held_min: Option<i64>,
+    /// The most it ever held after a grant.
+    pub held_max: Option<i64>,
     /// Most credits it asked for.
     pub requested_max: u16,
     /// Credits it asked for last.
@@ -685,6 +687,7 @@ impl Link {
         initiator.max_send_size = Some(asked_send.unwrap_or(u32::MAX).min(response.max_receive_size));
         if let Seen::Known(credits) = &mut initiator.credits {
             *credits += i64::from(response.credits_granted) - self.premature_sent;
+            initiator.held_max = initiator.held_max.max(Some(*credits));
         }
         initiator.granted_total += u64::from(response.credits_granted);
         initiator.held_max_recent = i64::from(response.credits_granted);
@@ -1095,6 +1098,7 @@ impl Link {
         peer.granted_total += u64::from(data.credits_granted);
         if let Seen::Known(held) = &mut peer.credits {
             *held += i64::from(data.credits_granted);
+            peer.held_max = peer.held_max.max(Some(*held));
             if *held > i64::from(u16::MAX) {
                 let held = *held;
                 sink.broken(

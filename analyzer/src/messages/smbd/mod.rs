@@ -214,6 +214,7 @@ impl Smbd {
             granted_total: side.granted_total,
             spent_total: side.spent_total,
             held_min: side.held_min,
+            held_max: side.held_max,
             held_last: side.credits.known(),
             stalls: side.stalls,
             stalled_time: side.stalled_time,

@@ -215,11 +215,8 @@ fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result
         }
         ["smb2" | "rpc", "srt", ..] => {
             let is_smb = parts[0] == "smb2";
-            // tshark has program and version in front of the filter
-            let mut text = parts.get(2).copied().unwrap_or("");
-            while !is_smb && text.starts_with(|c: char| c.is_ascii_digit()) {
-                text = text.split_once(',').map_or("", |(_, rest)| rest);
-            }
+            let text = parts.get(2).copied().unwrap_or("");
+            let (condition, text) = if is_smb { (text.to_owned(), text) } else { of_program(text) };
             let names: &[&str] =
                 if is_smb { &["smb2.cmd"] } else { &["nfs.main_opcode", "nfs.procedure_v3", "rpc.procedure"] };
             Tap::Times(Times {
@@ -230,7 +227,7 @@ fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result
                     .filter(|name| registry.find(name).is_some())
                     .map(|name| want(name, extractor))
                     .collect(),
-                filter: bound(text, extractor)?,
+                filter: bound(&condition, extractor)?,
                 text: text.into(),
                 rows: BTreeMap::new(),
             })
@@ -252,6 +249,24 @@ fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result
             escaped(argument)
         ),
     })
+}
+
+/// The argument of `rpc,srt`, where tshark has program and version in front of the filter: a filter for all of them, and
+/// the one that was given.
+fn of_program(mut text: &str) -> (String, &str) {
+    let mut all = Vec::new();
+    for field in ["rpc.program", "rpc.programversion"] {
+        let (number, rest) = text.split_once(',').unwrap_or((text, ""));
+        if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
+            break;
+        }
+        all.push(format!("{field} == {number}"));
+        text = rest;
+    }
+    if !text.is_empty() {
+        all.push(format!("({text})"));
+    }
+    (all.join(" && "), text)
 }
 
 fn first(extractor: &Extractor, slot: Slot) -> Option<String> {
@@ -516,5 +531,27 @@ impl Times {
             writeln!(out, "{index:>5}  {name:<22} {calls:>6} {least:>10.6} {most:>10.6} {mean:>10.6} {sum:>10.6}")?;
         }
         writeln!(out, "{LINE}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_and_its_version_are_part_of_the_filter() {
+        for (text, filter, shown) in [
+            ("", "", ""),
+            ("100003,3", "rpc.program == 100003 && rpc.programversion == 3", ""),
+            ("100003", "rpc.program == 100003", ""),
+            (
+                "100003,4,ip.addr == 192.0.2.1",
+                "rpc.program == 100003 && rpc.programversion == 4 && (ip.addr == 192.0.2.1)",
+                "ip.addr == 192.0.2.1",
+            ),
+            ("nfs || rpc", "(nfs || rpc)", "nfs || rpc"),
+        ] {
+            assert_eq!(of_program(text), (filter.to_owned(), shown));
+        }
     }
 }

@@ -62,7 +62,7 @@ pub fn text(report: &Report) -> Option<String> {
         text.push_str(&format!(
             " Most of the time, {}, was {}.{}",
             share(part, answer.waited),
-            of(owner),
+            whose(owner),
             way(&answer)
         ));
     }
@@ -81,7 +81,8 @@ pub fn owners(time: &Time) -> String {
     words.join(", ")
 }
 
-const fn of(owner: Owner) -> &'static str {
+/// An owner of time, behind "was": "the server's own".
+pub const fn whose(owner: Owner) -> &'static str {
     match owner {
         Owner::Client => "the client's",
         Owner::Credit => "waiting for credits",

@@ -510,7 +510,7 @@ fn slowest(out: &mut String, data: &ReportData, page: &Page) {
             plain(e.command),
             plain(e.file.as_deref().unwrap_or_default()),
             e.offset.map_or(Cell::default(), number),
-            e.length.map_or(Cell::default(), |l| number(l.into())),
+            if e.bytes_moved > 0 { number(e.bytes_moved) } else { Cell::default() },
             time(e.latency()),
             bar(&e.time),
             Cell {

@@ -10,9 +10,9 @@ use rdmascope_analyzer::devices::{Device, Spread};
 use rdmascope_analyzer::episodes::time::{Behind, Owner, Time};
 use rdmascope_analyzer::episodes::{Cause, Episode, Waiter};
 use rdmascope_analyzer::exchange::Exchange;
-use rdmascope_analyzer::finding::Finding;
+use rdmascope_analyzer::finding::{Blame, Finding};
 use rdmascope_analyzer::outcome::Outcome;
-use rdmascope_analyzer::report::{self as analyzed, Connection, SideReport};
+use rdmascope_analyzer::report::{self as analyzed, Connection, SideReport, Signed};
 use rdmascope_analyzer::timeline::{self, Timeline};
 
 /// Number of intervals in the network timeline.
@@ -765,8 +765,10 @@ object! {
         dialect: Option<String>,
         /// Session ids.
         sessions: Vec<String>,
-        /// Whether messages are signed.
+        /// Whether all messages are signed that may be, apart from those of the set-up.
         signed: bool,
+        /// Signed messages: all, in_part (only those of the set-up, too) or no.
+        signing: &'static str,
         /// Whether messages are encrypted.
         encrypted: bool,
         /// Encrypted messages by sender.
@@ -1400,8 +1402,8 @@ object! {
     struct RootJson {
         /// The rule.
         id: &'static str,
-        /// client, server, network, capture or unknown.
-        by: &'static str,
+        /// client, server, network or capture; null if not known.
+        by: Option<&'static str>,
         /// Its first frame.
         frame: u64,
     }
@@ -1420,8 +1422,10 @@ object! {
         server: String,
         /// Dialect of SMB2 (0x0311 as 785) or version of NFS; null where it was not seen.
         version: Option<u32>,
-        /// Whether messages were signed.
+        /// Whether all messages were signed that may be, apart from those of the set-up.
         signed: bool,
+        /// Signed messages: all, in_part (only those of the set-up, too) or no.
+        signing: &'static str,
         /// Whether messages were encrypted.
         encrypted: bool,
         /// Connections that it used.
@@ -1516,7 +1520,8 @@ impl Session {
             client: analyzed::address(&session.client),
             server: analyzed::address(&session.server),
             version: Some(session.version).filter(|v| *v > 0),
-            signed: session.protected.0,
+            signed: session.protected.0 == Signed::All,
+            signing: session.protected.0.key(),
             encrypted: session.protected.1,
             connections: session.channels.iter().map(|c| c.connection).collect(),
             requests: session.requests(),
@@ -1647,7 +1652,8 @@ fn connection(data: &ReportData, c: &Connection, detail: &Detail) -> ConnectionJ
         smb: Smb {
             dialect: c.smb.dialect.map(|d| format!("{d:#06x}")),
             sessions: c.smb.sessions.iter().map(|s| format!("{s:#018x}")).collect(),
-            signed: c.smb.signed,
+            signed: c.smb.signed() == Signed::All,
+            signing: c.smb.signed().key(),
             encrypted: c.smb.encrypted,
             encrypted_messages: Pair::of(|end| c.smb.sealed[end].0),
         },
@@ -1809,13 +1815,17 @@ fn findings(data: &ReportData) -> Vec<FindingJson> {
     let causes = rdmascope_analyzer::roots::causes(&data.report, &ranked);
     let root = |cause: &Option<usize>| {
         let cause = ranked[(*cause)?];
-        Some(RootJson { id: cause.rule.id(), by: cause.by.name(), frame: cause.frame })
+        Some(RootJson { id: cause.rule.id(), by: known(cause.by), frame: cause.frame })
     };
     ranked.iter().zip(&causes).map(|(f, cause)| finding(data, f, root(cause))).collect()
 }
 
+/// The side to blame, if it is known.
+fn known(by: Blame) -> Option<&'static str> {
+    Some(by).filter(|by| *by != Blame::Unknown).map(Blame::name)
+}
+
 fn finding(data: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJson {
-    use rdmascope_analyzer::finding::Blame;
     let (row, start) = (f.rule.row(), data.start());
     FindingJson {
         id: f.rule.id(),
@@ -1824,7 +1834,7 @@ fn finding(data: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJso
         connection: f.connection,
         frame: f.frame,
         time: Seconds(f.time_ns.saturating_sub(start)),
-        by: Some(f.by).filter(|b| *b != Blame::Unknown).map(Blame::name),
+        by: known(f.by),
         title: row.title,
         text: rdmascope_analyzer::roots::text(&data.report, f),
         spec: row.spec,

@@ -290,7 +290,10 @@ impl ReportData {
                 report.connections.iter().filter(|c| selection.has_connection(&c.followed_as)).map(|c| c.id).collect();
             report.connections.retain(|c| chosen.contains(&c.id));
             report.findings.retain(|f| selection.has_finding(f, f.connection.is_some_and(|id| chosen.contains(&id))));
-            report.slowest.retain(|e| selection.has_exchange(e));
+            // the slowest of all need not be among those that it passes
+            let number = |id: u32| report.connections.iter().find(|c| c.followed_as.contains(&id)).map_or(0, |c| c.id);
+            report.slowest =
+                selection.slowest.iter().map(|e| Exchange { connection: number(e.connection), ..e.clone() }).collect();
             report.sessions.retain(|(_, channels)| channels.iter().any(|id| chosen.contains(id)));
             report.paths.retain(|path| path.connections.iter().any(|id| chosen.contains(id)));
             for heard in sink.by_connection.values_mut() {
@@ -415,6 +418,17 @@ impl ReportData {
         roots::roots(&self.report)
     }
 
+    /// The gravest of these, and of the connections that failed because of them: a failure that is no guess is an error.
+    pub fn worst(&self) -> Option<Severity> {
+        let is_fatal = |e: &Entry<'_>| e.fatal.as_ref().is_some_and(|f| f.outcome.certainty > Certainty::Guess);
+        self.entries().iter().map(|e| if is_fatal(e) { Severity::Error } else { e.severity }).max()
+    }
+
+    /// True if every input was read to its end.
+    pub fn is_whole(&self) -> bool {
+        self.inputs.iter().all(|input| input.error.is_none())
+    }
+
     /// Number of connections that failed, that cannot be judged, and that have an outcome at all.
     pub fn outcomes(&self) -> [u64; 3] {
         let of = |wanted: fn(Success) -> bool| {
@@ -481,8 +495,13 @@ pub fn unread(report: &Report) -> u64 {
 }
 
 /// A report without errors and warnings, in a sentence. The mark is ✓ only if everything could be judged, else –.
-pub fn all_clear(report: &Report) -> (&'static str, String) {
-    let frames = if is_partial(report) { " in the captured frames" } else { "" };
+/// `is_whole` is false if reading ended before the end of an input.
+pub fn all_clear(report: &Report, is_whole: bool) -> (&'static str, String) {
+    let frames = match is_whole {
+        false => " in the frames that could be read",
+        true if is_partial(report) => " in the captured frames",
+        true => "",
+    };
     match unread(report) {
         0 => (if frames.is_empty() { "✓" } else { "–" }, format!("No problems found{frames}.")),
         n => (
@@ -544,17 +563,22 @@ pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
         };
         ("–", Tone::Strong, text.to_owned())
     } else if errors > 0 || surely > 0 {
-        let warned = if warnings > 0 { format!(", {}", count(warnings, "warning")) } else { String::new() };
+        let found: Vec<String> = [(errors, "error"), (warnings, "warning")]
+            .into_iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| count(n, what))
+            .collect();
+        let found = if found.is_empty() { String::new() } else { format!(" {}.", found.join(", ")) };
         let outcome = match (surely, all) {
             (0, _) => String::new(),
-            (1, 1) => "The connection failed. ".to_owned(),
-            (n, all) => format!("{} of {} failed. ", grouped(n), count(all, "connection")),
+            (1, 1) => "The connection failed.".to_owned(),
+            (n, all) => format!("{} of {} failed.", grouped(n), count(all, "connection")),
         };
-        ("✗", Tone::Bad, format!("{outcome}{}{warned}.{noted}", count(errors, "error")))
+        ("✗", Tone::Bad, format!("{outcome}{found}{noted}").trim_start().to_owned())
     } else if warnings > 0 {
         ("!", Tone::Warn, format!("No errors. {}.{noted}", count(warnings, "warning")))
     } else {
-        let (mark, text) = all_clear(&data.report);
+        let (mark, text) = all_clear(&data.report, data.is_whole());
         (mark, if mark == "✓" { Tone::Good } else { Tone::Strong }, format!("{text}{noted}"))
     };
     let unjudged = (unknown > 0 && failed == 0 && errors == 0).then(|| match all {
@@ -809,8 +833,14 @@ pub use answer::owners;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::{self, Run};
+    use crate::fields::registry;
+    use crate::input::open_all;
+    use rdmascope_analyzer::env::Options;
     use rdmascope_analyzer::finding::{Blame, Site};
+    use rdmascope_analyzer::outcome::{Purpose, Stage};
     use rdmascope_analyzer::rules::Rule;
+    use rdmascope_dissector::filter::Filter;
 
     #[test]
     fn alike_findings_of_several_connections_are_one() {
@@ -846,18 +876,116 @@ mod tests {
 
     #[test]
     fn encrypted_messages_take_the_check_mark_away() {
-        let clear = |sealed: [u64; 2]| {
+        let clear_if = |is_whole: bool, sealed: [u64; 2]| {
             let mut connection = Connection { transport: Some(Transport::Iwarp), ..Connection::default() };
             connection.smb.sealed = sealed.map(|n| (n, None));
             let report = Report { connections: vec![connection], ..Report::default() };
-            all_clear(&report)
+            all_clear(&report, is_whole)
         };
+        let clear = |sealed| clear_if(true, sealed);
         // no connection has an outcome here
         let told = |text: &str| ("–", text.to_owned());
         assert_eq!(clear([0, 0]), told("No problems found in the captured frames."));
         let one = "No problems found in the captured frames, but 1 encrypted message could not be read (--keys).";
         assert_eq!(clear([1, 0]), told(one));
         assert_eq!(clear([171, 171]).1, one.replace("1 encrypted message", "342 encrypted messages"));
+        assert_eq!(clear_if(false, [0, 0]), told("No problems found in the frames that could be read."));
+    }
+
+    fn of_sample(name: &str, filter: Option<&str>) -> Analysis<Collector> {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../samples/{name}/{name}.pcap"));
+        let filter = filter.map(|text| Filter::parse(text, &registry()).unwrap());
+        let run = Run { options: Options::default(), threads: 1, small: 0, filter };
+        let input = open_all(std::slice::from_ref(&path)).unwrap();
+        analysis::run(input, vec![path.display().to_string()], run, Collector::new(Wanted::default()))
+    }
+
+    #[test]
+    fn a_filter_chooses_among_all_requests() {
+        let analysis = of_sample("smb-roce", Some("smb2.cmd == 9"));
+        // none of them is among the slowest of all
+        assert!(analysis.report.slowest.iter().all(|e| e.command != "WRITE"));
+        let (data, error) = ReportData::new(analysis);
+        let slowest = &data.report.slowest;
+        assert!(error.is_none() && slowest.len() == 10, "{}", slowest.len());
+        assert!(slowest.iter().all(|e| e.command == "WRITE" && data.connection(e.connection).is_some()));
+        assert!(slowest.is_sorted_by(|a, b| a.latency() >= b.latency()));
+    }
+
+    #[test]
+    fn a_connection_that_was_asked_for_in_vain_has_failed() {
+        let data = ReportData::new(of_sample("smb-iwarp-firewall-drop", None)).0;
+        let outcome = data.report.connections[0].outcome.as_ref().unwrap();
+        assert_eq!(
+            (outcome.ending, outcome.success, outcome.certainty),
+            (Ending::NoTransport, Success::No, Certainty::Guess)
+        );
+        // a guess: the warning about the path says so
+        let told = headline(&data, &data.entries());
+        assert!(told.unjudged.is_none() && told.text.starts_with("No errors. 1 warning."), "{told:?}");
+        assert_eq!(data.worst(), Some(Severity::Warn));
+    }
+
+    /// A report of one connection that reached its purpose.
+    fn of_a_good_connection() -> ReportData {
+        let outcome = Outcome {
+            purpose: Purpose::SmbDirect,
+            reached: Stage::Work,
+            ending: Ending::Closed,
+            success: Success::Yes,
+            by: None,
+            closed_by: Some(0),
+            at: At::default(),
+            waited: 0,
+            certainty: Certainty::IfNothingWasMissed,
+            cause: None,
+        };
+        let mut data = ReportData::default();
+        data.report.connections.push(Connection {
+            id: 1,
+            transport: Some(Transport::Iwarp),
+            outcome: Some(outcome),
+            ..Connection::default()
+        });
+        data.details.push(Detail::default());
+        data
+    }
+
+    #[test]
+    fn an_input_that_could_not_be_read_to_its_end_is_not_clear() {
+        let mut data = of_a_good_connection();
+        data.inputs = vec![InputSummary::default()];
+        let mark = |data: &ReportData| headline(data, &data.entries()).mark;
+        assert_eq!(mark(&data), "✓");
+        data.inputs.push(InputSummary { error: Some("the file is cut short".to_owned()), ..InputSummary::default() });
+        assert_eq!(mark(&data), "–");
+        assert_eq!(headline(&data, &data.entries()).text, "No problems found in the frames that could be read.");
+    }
+
+    #[test]
+    fn what_is_judged_is_what_is_counted() {
+        let mut data = of_a_good_connection();
+        let report = |data: &mut ReportData, rule: Rule, by: Blame| {
+            let site = Site { connection: Some(1), frame: 1, time_ns: 0 };
+            data.report.findings.report(rule, by, site, Certainty::Certain, format_args!("did something"));
+        };
+        assert_eq!(data.worst(), None);
+        // an error that is the consequence of a warning is no error of its own
+        report(&mut data, Rule::RcRetransmit, Blame::Network);
+        report(&mut data, Rule::RcNak, Blame::Server);
+        let [errors, warnings, _] = ReportData::tally(&data.entries());
+        assert_eq!((errors, warnings), (0, 1), "{:?}", data.entries());
+        assert_eq!(data.worst(), Some(Severity::Warn));
+        // what it made fail is an error
+        let outcome = data.report.connections[0].outcome.as_mut().unwrap();
+        (outcome.success, outcome.cause) = (Success::No, Some((Rule::RcRetransmit, Blame::Network)));
+        assert_eq!(data.worst(), Some(Severity::Error));
+        assert_eq!(headline(&data, &data.entries()).text, "The connection failed. 1 warning.");
+        data.report.connections[0].outcome.as_mut().unwrap().certainty = Certainty::Guess;
+        assert_eq!(data.worst(), Some(Severity::Warn));
+        // known ones do not count
+        data.ignore(&[Ignore { rule: Rule::RcRetransmit, by: None }, Ignore { rule: Rule::RcNak, by: None }]);
+        assert_eq!(data.worst(), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use rdmascope_analyzer::marking::Direction;
 use rdmascope_analyzer::outcome::{Ending, Purpose, Stage};
 use rdmascope_analyzer::path::{Path, State};
 use rdmascope_analyzer::pauses::Paused;
-use rdmascope_analyzer::report::{Capture, Connection, Protocol, Transport};
+use rdmascope_analyzer::report::{Capture, Connection, Protocol, Signed, Transport};
 use rdmascope_analyzer::session::Session;
 use rdmascope_dissector::frame::Addr;
 use rdmascope_dissector::text::Elapsed;
@@ -545,7 +545,7 @@ impl Page {
                 (Tone::Plain, e.command.to_owned()),
                 (Tone::Plain, e.shown_file()),
                 (Tone::Plain, e.offset.map_or(String::new(), grouped)),
-                (Tone::Plain, e.length.map_or(String::new(), |l| grouped(l.into()))),
+                (Tone::Plain, if e.bytes_moved > 0 { grouped(e.bytes_moved) } else { String::new() }),
                 (Tone::Strong, e.latency().map_or(String::new(), duration)),
                 (Tone::Plain, owners(&e.time)),
                 (Tone::Plain, format!("{}{last}", grouped(e.request.frame))),
@@ -806,7 +806,8 @@ fn credits(c: &Connection, paint: Paint) -> Vec<String> {
         let held = &c.sides[end];
         let data: Vec<i64> =
             c.credit_history.iter().map(|(_, client, server)| if end == 0 { *client } else { *server }).collect();
-        let most = data.iter().copied().max().into_iter().chain(held.held_last).max();
+        // the history has only some of the values
+        let most = held.held_max.into_iter().chain(data.iter().copied().max()).chain(held.held_last).max();
         let Some(least) = held.held_min.or_else(|| data.iter().copied().min()) else { continue };
         let most = most.unwrap_or(least).max(least);
         let range = if least == most {
@@ -986,8 +987,9 @@ fn smb(data: &ReportData, c: &Connection) -> Vec<String> {
             sessions.join(", ")
         ));
     }
-    if c.smb.signed {
-        pieces.push("signed".to_owned());
+    let signed = c.smb.signed();
+    if signed != Signed::No {
+        pieces.push(signed.name().to_owned());
     }
     if c.smb.encrypted {
         pieces.push("encrypted".to_owned());
