@@ -590,7 +590,8 @@ mod tests {
             let mut bytes = Vec::new();
             rpcrdma::emit_reads(&list, &mut bytes);
             let stream = Stream { bytes: &inline, reads: Reads::of(&bytes), ..Stream::default() };
-            let mut x = Xdr::new(&stream, &mut Off);
+            let mut off = Off;
+            let mut x = Xdr::new(&stream, &mut off);
             assert_eq!((x.u32(toy::WORD).unwrap(), x.unread()), (1, Some(8)));
             assert_eq!(x.item(toy::DATA, false).unwrap(), Opaque { length: 8, bytes: &[], reduced: true });
             assert_eq!((x.u32(toy::WORD).unwrap(), x.unread()), (2, Some(24)));
