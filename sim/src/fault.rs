@@ -300,7 +300,8 @@ pub static NFS: &[Fault] = &[
     row("version", Act::Version, Client, false, &["RPCRDMA-VERSION"], &[]),
     row("credit-first", Act::CreditFirst, Client, false, &["RPCRDMA-CREDIT-FIRST"], &[]),
     row("credit-overrun", Act::Overrun, Client, false, &["RPCRDMA-CREDIT-OVERRUN"], &[]),
-    row("credit-zero", Act::CreditZero, Server, false, &["RPCRDMA-CREDIT-ZERO"], &[]),
+    // it answers at once, before it has read the data of a WRITE; so do some of those below
+    row("credit-zero", Act::CreditZero, Server, false, &["RPCRDMA-CREDIT-ZERO"], &["RDMA-LENGTH"]),
     row("unknown-proc", Act::UnknownProc, Client, false, &["RPCRDMA-PROC"], &[]),
     row("cut-header", Act::CutHeader, Client, false, &["RPCRDMA-MALFORMED"], &[]),
     row(
@@ -340,9 +341,9 @@ pub static NFS: &[Fault] = &[
         Server,
         false,
         &["RDMA-KEY-STALE", "RDMA-ORDER", "RC-NAK", "RDMAP-TERMINATE"],
-        &["RDMA-KEY-DIRECTION"],
+        &["RDMA-KEY-DIRECTION", "RDMA-LENGTH"],
     ),
-    row("wrong-invalidate", Act::WrongInvalidate, Server, false, &["RDMA-INVALIDATE"], &[]),
+    row("wrong-invalidate", Act::WrongInvalidate, Server, false, &["RDMA-INVALIDATE"], &["RDMA-LENGTH"]),
     row(
         "refuse-access",
         Act::Refuse,

@@ -112,6 +112,8 @@ pub enum Kind<'a> {
         call: Option<Stream<'a>>,
         /// True if it is known what all RDMA of the connection was for.
         is_attributed: bool,
+        /// True if it may answer either of two calls.
+        is_of_either: bool,
     },
     /// RDMA_ERROR: the responder could not read the call.
     Error,
@@ -130,7 +132,7 @@ impl<'a> RpcMessage<'a> {
                 let (exchange, said) = (cx.env.number_exchange(), Said::of(record.bytes));
                 Kind::Call { exchange, said, message: Some(message) }
             }
-            _ => Kind::Reply { message, is_long: false, call: None, is_attributed: true },
+            _ => Kind::Reply { message, is_long: false, call: None, is_attributed: true, is_of_either: false },
         };
         Some(Self { by, xid, first: record.first, last: record.last, header: None, is_whole, kind })
     }
@@ -294,7 +296,7 @@ struct Call {
     exchange: u64,
     at: At,
     said: Option<Said>,
-    /// True if it was sent again with other chunks: those of either may come back.
+    /// True if another call had its transaction id, or the same one with other chunks: those of either may come back.
     has_other_chunks: bool,
     /// Keys of all its segments.
     keys: Vec<u32>,
@@ -624,29 +626,34 @@ impl RpcRdma {
         chunk_rules(cx, by, header, is_whole);
         self.spend(cx, by, header);
         let said = if header.is_long() { None } else { Said::of(header.payload) };
-        let mut again = self.take(by, xid);
-        if let Some(old) = &again {
+        let earlier = self.take(by, xid);
+        if let Some(old) = &earlier {
             self.credits[by.index()].end_call();
             self.doubt(by, xid);
             if !Said::is_again(said, old.said) {
                 let rests = Rests::since(old.at).of(by.peer());
                 let text = format_args!("used XID {xid:#010x} again while its call was outstanding");
                 cx.report(Rule::RpcrdmaXid, by, rests, text);
-                again = None;
             }
         }
         if self.was_answered(by, xid) {
             self.missed();
             cx.missed.hidden(by.peer(), cx.at);
         }
-        let exchange = again.as_ref().map_or_else(|| cx.env.number_exchange(), |old| old.exchange);
-        let call = match again {
-            Some(old) if keys(header).eq(old.keys.iter().copied()) => old,
-            again => {
+        let is_again = earlier.as_ref().is_some_and(|old| Said::is_again(said, old.said));
+        let exchange =
+            earlier.as_ref().filter(|_| is_again).map_or_else(|| cx.env.number_exchange(), |old| old.exchange);
+        let call = match earlier {
+            Some(old) if is_again && keys(header).eq(old.keys.iter().copied()) => old,
+            earlier => {
                 let mut call = advertise(cx, memory, by, header, exchange);
                 call.said = said;
-                if let Some(old) = again {
-                    (call.at, call.has_other_chunks) = (old.at, true);
+                // the reply may be that of either
+                if let Some(old) = earlier {
+                    call.has_other_chunks = true;
+                    if is_again {
+                        call.at = old.at;
+                    }
                     call.keys.extend(old.keys);
                 }
                 Box::new(call)
@@ -778,8 +785,9 @@ impl RpcRdma {
         let message = if is_long { Stream::long(header, &call.long_reply) } else { Stream::inline(header) };
         let is_call_whole = call.long_want > 0 && call.long_have >= call.long_want;
         let long_call = Stream { bytes: &call.long_call, reads: Reads::of(&call.reads), ..Stream::default() };
-        let (long_call, is_attributed) = (is_call_whole.then_some(long_call), memory.unattributed() == 0);
-        let kind = Kind::Reply { message, is_long, call: long_call, is_attributed };
+        let is_attributed = memory.unattributed() == 0 && !call.has_other_chunks;
+        let (call_of_chunk, is_of_either) = (is_call_whole.then_some(long_call), call.has_other_chunks);
+        let kind = Kind::Reply { message, is_long, call: call_of_chunk, is_attributed, is_of_either };
         let is_whole = send.bytes.len() as u64 >= u64::from(send.wire_length) && (is_reply_whole || !is_long);
         let (first, last) = (send.first, send.last);
         emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);

@@ -293,8 +293,8 @@ impl Rpc {
                     self.call(cx, message, exchange, said, stream, t);
                 }
             }
-            Kind::Reply { message: stream, is_long, call, is_attributed } => {
-                self.reply(cx, message, &stream, (is_long, is_attributed), call, t);
+            Kind::Reply { message: stream, is_long, call, is_attributed, is_of_either } => {
+                self.reply(cx, message, &stream, (is_long, is_attributed, is_of_either), call, t);
             }
             Kind::Error => {
                 if let Some(mut pending) = self.take(message.by.peer(), message.xid) {
@@ -441,7 +441,7 @@ impl Rpc {
         cx: &mut FrameContext<'_>,
         message: &RpcMessage<'_>,
         stream: &Stream<'_>,
-        (is_long, is_attributed): (bool, bool),
+        (is_long, is_attributed, is_of_either): (bool, bool, bool),
         call: Option<Stream<'_>>,
         t: &mut T,
     ) {
@@ -491,10 +491,13 @@ impl Rpc {
         }
         // data that was written and not announced belongs into the message: the list of chunks is what is wrong
         let is_listed = |header: &Header<'_>| header.writes.iter().chain(header.reply).any(|chunk| chunk.length() > 0);
-        if message.is_whole && (pending.exchange.writes.bytes == 0 || message.header.is_some_and(is_listed)) {
+        // that a Reply chunk holds nothing is told already
+        let is_there = !is_long || !stream.bytes.is_empty();
+        let is_judged = message.is_whole && is_there && !is_of_either;
+        if is_judged && (pending.exchange.writes.bytes == 0 || message.header.is_some_and(is_listed)) {
             malformed_reply(cx, message.by, rests, &read, &pending);
         }
-        if let Some(header) = message.header {
+        if let Some(header) = message.header.filter(|_| !is_of_either) {
             announced_and_written(cx, message.by, header, &pending, is_whole);
             if is_whole {
                 read_for(cx, message.by, &pending, is_attributed);
