@@ -208,6 +208,8 @@ pub struct Facts {
     pub connected: bool,
     /// The first frame.
     pub first: At,
+    /// The last frame.
+    pub last: At,
     /// End of the connection, or of the capture.
     pub end: At,
     /// Side that closed it, if known; true if it was closed by a reset.
@@ -274,6 +276,7 @@ impl Facts {
             silent: c.handshake == Handshake::Seen && c.client_known && c.progress.silent,
             connected: c.progress.connected,
             first: c.first,
+            last: c.last,
             end: c.closed.map_or(end, |(.., at)| at),
             closed: c.closed.map(|(by, how, _)| (by, how == "RST")),
             rejected: c.rejected.is_some(),
@@ -362,9 +365,10 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         return Some(outcome);
     }
     if f.unheard && reached == Stage::Asked && f.transport == Some(Transport::Tcp) && is_over {
-        // a client that was answered goes on; but the capture has nothing of the server, nor of what lies between
-        fail(Ending::NoTransport, Some(1), waited);
-        outcome.certainty = Certainty::Guess;
+        // a client that was answered goes on; but the capture has nothing of the server, nor of what lies between; for
+        // how long it would have gone on asking is not known
+        fail(Ending::NoTransport, Some(1), f.last.since(f.first));
+        (outcome.certainty, outcome.at) = (Certainty::Guess, f.last);
         return Some(outcome);
     }
     if !f.complete {
@@ -1061,13 +1065,14 @@ mod tests {
             worked: 0,
             last_sent: [None; 2],
             closed: None,
+            last: at(31),
             end: at(54),
             ..well()
         };
         let outcome = of(&facts).unwrap();
         assert_eq!(
             (outcome.purpose, outcome.ending, outcome.success, outcome.by, outcome.certainty, outcome.waited),
-            (Purpose::SmbDirect, Ending::NoTransport, Success::No, Some(1), Certainty::Guess, 54 * SECOND)
+            (Purpose::SmbDirect, Ending::NoTransport, Success::No, Some(1), Certainty::Guess, 31 * SECOND)
         );
         // an answer may still come, and packets of the server may be missing
         assert_eq!(shown(&Facts { end: at(2), ..facts.clone() }).2, Success::Unknown);

@@ -1394,7 +1394,7 @@ impl Walk<'_, '_, '_> {
                 self.invalidate = None;
                 let text = format_args!("invalidated key {done:#010x} where {asked:#010x} was asked for");
                 self.report(Rule::RdmaInvalidate, self.by, rests, text);
-                self.memory.invalidated_wrongly(self.cx.at, pending.by, done);
+                self.memory.invalidated(self.cx, pending.by, done);
             }
             // a Send takes one key, and the replies of a compound are one
             (Some(_), None) if self.invalidated => {}
