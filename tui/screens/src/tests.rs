@@ -561,7 +561,7 @@ fn what_held_a_request_up_is_not_the_server() {
     let recovered = of("smb-roce-loss", "frame.number >= 661 && frame.number <= 667");
     assert!(recovered.contains("(99 %), was recovery. It waited behind recovery of "), "{recovered}");
     let held = of("smb-iwarp-fallback", "frame.number >= 128 && frame.number <= 133");
-    assert!(held.contains("CLOSE") && held.contains(", was in the sender's queue. It waited behind "), "{held}");
+    assert!(held.contains("CREATE") && held.contains(", was in the sender's queue. It waited behind "), "{held}");
 }
 
 #[test]
