@@ -12,7 +12,7 @@
 
 use crate::context::FrameContext;
 use crate::finding::{Certainty, Rule};
-use crate::missed::Rests;
+use crate::missed::{BEHIND_MAX, Rests};
 use crate::notes::f;
 use crate::op::{At, End, Placement, RdmaOp, Verb};
 use crate::summary::{Protocol, Rdma};
@@ -23,8 +23,6 @@ use rdmascope_dissector::trace::{Trace, Value};
 
 /// ns after a reply within which an RDMA Write for its exchange came too late, rather than for no reason.
 const LATE: i64 = 1_000_000_000;
-/// ns by which a capture with several receive queues may have frames in another order.
-const DISORDER: i64 = 1_000_000;
 /// Keys in a row, each the last one plus the same number, that can be guessed. If only the eight low bits of a key were
 /// random, this many would come about by chance once in 2^112 times.
 const PREDICTABLE_RUN: u32 = 16;
@@ -451,7 +449,7 @@ impl Memory {
             let state = region.state;
             if let State::Ended(end) | State::Invalidated(end) = state
                 && region.awaited
-                && op.at.since(end) > DISORDER
+                && op.at.since(end) > BEHIND_MAX
             {
                 region.awaited = false;
                 let text = format_args!(
@@ -476,7 +474,7 @@ impl Memory {
     fn check(&mut self, cx: &mut FrameContext<'_>, op: &RdmaOp<'_>, verdict: Fit, region: Option<Region>, length: u32) {
         let Placement::Memory { key, address } = op.placement else { return };
         if length == 0 {
-            // no memory is accessed, and no adapter looks at the key (InfiniBand 9.7.4.1.5, RFC 5040 5)
+            // no memory is accessed, and no adapter looks at the key
             return;
         }
         let (by, owner) = (op.by, op.by.peer());

@@ -225,6 +225,16 @@ impl Losses {
         self.lost_before.count + self.lost_behind.count
     }
 
+    /// Those that were lost on either side of the capture point.
+    pub fn lost_anywhere(&self) -> Tally {
+        if !self.lost_before.any() {
+            return self.lost_behind.clone();
+        }
+        let mut both = self.lost_before.clone();
+        both.add(self.lost_behind.first, self.lost_behind.count);
+        both
+    }
+
     /// Adds a recovery that lasted from `begin` to `end`.
     pub fn recovered(&mut self, begin: At, end: At) {
         let took = end.time.saturating_sub(begin.time).max(0);

@@ -136,7 +136,7 @@ pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, mut
     let took = exchange.latency().map_or_else(|| "was never answered".to_owned(), |l| format!("took {}", span(l)));
     let title = format!("{}{}{file} {took}", exchange.command, if file.is_empty() { "" } else { " " });
     let mut verdict: Vec<String> = largest_part(exchange).into_iter().collect();
-    verdict.extend(io::behind(model, exchange).map(|what| format!("It waited behind {what}.")));
+    verdict.extend(io::behind(model, exchange).map(|what| format!("What held it up: {what}.")));
     verdict.push(match longest {
         None => "Only one of its frames is known: there is no gap to measure.".to_owned(),
         Some((at, gap)) => {

@@ -559,9 +559,9 @@ fn what_held_a_request_up_is_not_the_server() {
         rig.screen().split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let recovered = of("smb-roce-loss", "frame.number >= 661 && frame.number <= 667");
-    assert!(recovered.contains("(99 %), was recovery. It waited behind recovery of "), "{recovered}");
+    assert!(recovered.contains("(99 %), was recovery. What held it up: recovery of "), "{recovered}");
     let held = of("smb-iwarp-fallback", "frame.number >= 128 && frame.number <= 133");
-    assert!(held.contains("CREATE") && held.contains(", was in the sender's queue. It waited behind "), "{held}");
+    assert!(held.contains("CREATE") && held.contains(", was in the sender's queue. What held it up: "), "{held}");
 }
 
 #[test]

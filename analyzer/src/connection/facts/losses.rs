@@ -323,10 +323,7 @@ fn lost<'s>(
     let mut unsure = Both::new(connection);
     for (by, losses) in losses {
         let (before, behind) = (losses.lost_before.count, losses.lost_behind.count);
-        let mut both = if before == 0 { losses.lost_behind.clone() } else { losses.lost_before.clone() };
-        if before > 0 {
-            both.add(losses.lost_behind.first, behind);
-        }
+        let both = losses.lost_anywhere();
         let (count, were, way) = (Many(before + behind, rules.unit), was(before + behind), Direction(connection, by));
         let place = match (before, behind) {
             (_, 0) => "before the capture point",
@@ -480,14 +477,7 @@ fn seem_lost<'s>(
 ) {
     let mut found = Both::new(connection);
     for (by, losses) in losses {
-        let mut lost = losses.lost_before.clone();
-        if losses.lost_behind.any() {
-            if lost.any() {
-                lost.add(losses.lost_behind.first, losses.lost_behind.count);
-            } else {
-                lost = losses.lost_behind.clone();
-            }
-        }
+        let lost = losses.lost_anywhere();
         let (count, way) = (Many(losses.lost(), rules.unit), Direction(connection, by));
         let (seem, took) = (if losses.lost() == 1 { "seems" } else { "seem" }, RecoveryTime(losses.recovery));
         found.add(

@@ -41,8 +41,6 @@ const HISTORY: Certainty = Certainty::IfNothingWasMissed;
 const SECOND: i64 = 1_000_000_000;
 /// MaxReceiveSize of Windows (\[MS-SMBD\] appendix B), whose other sizes are those of older Linux clients.
 const WINDOWS_RECEIVE_SIZE: u32 = 8192;
-/// The largest PreferredSendSize that Windows accepts (\[MS-SMBD\] appendix B).
-const WINDOWS_SEND_SIZE_MOST: u32 = 8136;
 /// ns within which a capture may have packets of the two directions in another order than the ends.
 const DISORDER: i64 = 1_000_000;
 /// ns without a message after which a sender in the middle of one is said to have stopped.
@@ -580,25 +578,7 @@ impl Link {
             if !must {
                 // a request that was not seen may have had to be refused
                 let sure = if self.request.is_some() { sure } else { Certainty::Guess };
-                let asked = self.request.map(|(_, request)| request.preferred_send_size);
-                let too_large = asked.filter(|size| {
-                    response.status == Status::INSUFFICIENT_RESOURCES.0 && *size > WINDOWS_SEND_SIZE_MOST
-                });
-                match too_large.map(|size| Grouped(size.into())) {
-                    // [MS-SMBD] appendix B, note 5
-                    Some(size) => sink.broken(
-                        Rule::SmbdNegRspStatus,
-                        by,
-                        sure,
-                        format_args!(
-                            "refused the connection with {status}, as Windows does where PreferredSendSize is above 8,136: \
-                                its peer asked for {size}"
-                        ),
-                    ),
-                    None => {
-                        sink.broken(Rule::SmbdNegRspStatus, by, sure, format_args!("refused the connection with {status}"));
-                    }
-                }
+                sink.broken(Rule::SmbdNegRspStatus, by, sure, format_args!("refused the connection with {status}"));
             }
             let rest = [
                 u32::from(response.negotiated_version),
