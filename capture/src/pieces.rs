@@ -25,6 +25,9 @@ const HEAD: usize = 32 << 10;
 const HEADERS: usize = 4 << 10;
 /// Pieces that are read ahead of the walk.
 const AHEAD: usize = 8;
+/// A piece begins with a line of the cache. Large buffers of the allocator begin 16 bytes behind a page, and to there
+/// some processors (AMD's Zen 3) copy from the page cache four times slower.
+const LINE: usize = 64;
 
 /// A file of which any bytes can be read at any time.
 pub(crate) trait ReadAt {
@@ -62,6 +65,7 @@ struct Slot {
 #[derive(Debug)]
 struct Piece {
     bytes: Vec<u8>,
+    start: usize,
     end: usize,
 }
 
@@ -223,23 +227,29 @@ impl Pieces {
     }
 
     fn read(&self, file: &dyn ReadAt, n: u64) -> Result<Piece, Problem> {
-        let mut bytes = lock(&self.free).pop().unwrap_or_else(|| vec![0; self.head + self.piece]);
+        let mut bytes = lock(&self.free).pop().unwrap_or_else(|| vec![0; self.buffer_len()]);
         let offset = n * self.piece as u64;
         let len = self.piece.min((file.len() as u64).saturating_sub(offset) as usize);
-        let end = self.head + len;
-        let mut at = self.head;
+        let start = self.head + bytes[self.head..].as_ptr().align_offset(LINE).min(LINE - 1);
+        let end = start + len;
+        let mut at = start;
         while at < end {
-            match file.read_at(&mut bytes[at..end], offset + (at - self.head) as u64) {
+            match file.read_at(&mut bytes[at..end], offset + (at - start) as u64) {
                 Ok(0) => {
-                    let (was, now) = (file.len() as u64, offset + (at - self.head) as u64);
+                    let (was, now) = (file.len() as u64, offset + (at - start) as u64);
                     return Err(damaged(now, Damage::Shrank { was, now }));
                 }
                 Ok(n) => at += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(Problem::Read { offset: offset + (at - self.head) as u64, source }),
+                Err(source) => return Err(Problem::Read { offset: offset + (at - start) as u64, source }),
             }
         }
-        Ok(Piece { bytes, end })
+        Ok(Piece { bytes, start, end })
+    }
+
+    /// Bytes of a buffer: a piece, the room in front of it, and what brings it to the beginning of a line.
+    fn buffer_len(&self) -> usize {
+        self.head + self.piece + LINE - 1
     }
 
     /// One who had this chunk does not need it any more.
@@ -250,7 +260,7 @@ impl Pieces {
     }
 
     fn give_back_bytes(&self, bytes: Vec<u8>) {
-        if bytes.len() == self.head + self.piece {
+        if bytes.len() == self.buffer_len() {
             lock(&self.free).push(bytes);
         }
     }
@@ -309,13 +319,13 @@ impl Reading {
         let begins = self.next * pieces.piece as u64;
         let mut piece = self.take(file, pieces)?;
         let rest = self.rest(offset);
-        let chunk = if rest.len() <= pieces.head && rest.len() + (piece.end - pieces.head) >= needed {
-            piece.bytes[pieces.head - rest.len()..pieces.head].copy_from_slice(rest);
-            Chunk { zero: begins.wrapping_sub(pieces.head as u64), bytes: piece.bytes, end: piece.end }
+        let chunk = if rest.len() <= pieces.head && rest.len() + (piece.end - piece.start) >= needed {
+            piece.bytes[piece.start - rest.len()..piece.start].copy_from_slice(rest);
+            Chunk { zero: begins.wrapping_sub(piece.start as u64), bytes: piece.bytes, end: piece.end }
         } else {
             let mut bytes = rest.to_vec();
             loop {
-                bytes.extend_from_slice(&piece.bytes[pieces.head..piece.end]);
+                bytes.extend_from_slice(&piece.bytes[piece.start..piece.end]);
                 pieces.give_back_bytes(piece.bytes);
                 if bytes.len() >= needed {
                     break;
@@ -415,6 +425,20 @@ mod tests {
         }
         let pieces = file.bytes().len() / PIECE;
         assert!(pieces > 10 && buffers.len() < pieces, "{} buffers for {pieces} pieces", buffers.len());
+    }
+
+    #[test]
+    fn every_piece_begins_with_a_line_of_the_cache() {
+        let (_file, file) = on_disk(&mixed());
+        for pieces in [Pieces::new(ReadAt::len(&file)), Pieces::with(1000, 100), Pieces::with(70, 0)] {
+            for n in 0..20 {
+                let piece = pieces.read(&file, n).unwrap();
+                assert_eq!(piece.bytes[piece.start..].as_ptr().addr() % LINE, 0);
+                assert!(piece.start >= pieces.head && piece.end - piece.start == pieces.piece);
+                let at = n as usize * pieces.piece;
+                assert_eq!(piece.bytes[piece.start..piece.end], file.bytes()[at..at + pieces.piece]);
+            }
+        }
     }
 
     #[test]
