@@ -310,7 +310,7 @@ fn a_worker_that_falls_leaves_nobody_waiting() {
         let (falls, after) = (turn % 3, turn / 3 % 4);
         let board = Board::<_, _, ()>::new(&file, 3, frame::Options::default(), 4096, |_, _, _| ())
             .with_batches(1)
-            .with_pages(2);
+            .with_pages(2 + turn / 12 % 2, turn / 24 % 2);
         let written = thread::scope(|scope| {
             for worker in 0..3 {
                 let board = &board;

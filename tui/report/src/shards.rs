@@ -195,6 +195,7 @@ pub struct Board<'f, T, K, C = Text> {
     /// The results in the order of the file, if they are needed.
     pages: Option<Mutex<Pages<C>>>,
     pages_max: usize,
+    pages_again: usize,
     /// Maximum number of frames in a batch.
     batch: u64,
     /// Something became less, or ready.
@@ -242,13 +243,15 @@ impl Text {
 struct Pages<C> {
     first: u64,
     pages: VecDeque<Page<C>>,
+    /// There were as many as may be, and have not been few enough since.
+    is_full: bool,
     /// To be filled again.
     blank: Vec<C>,
 }
 
 impl<C> Default for Pages<C> {
     fn default() -> Self {
-        Self { first: 0, pages: VecDeque::new(), blank: Vec::new() }
+        Self { first: 0, pages: VecDeque::new(), is_full: false, blank: Vec::new() }
     }
 }
 
@@ -290,6 +293,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, Place, &Metadata) -> T> Board<'f, T, K, C> {
             empty: Mutex::default(),
             pages: None,
             pages_max: WAITING,
+            pages_again: WAITING - 1,
             batch: BATCH,
             bell: Bell::default(),
             given_up: AtomicBool::new(false),
@@ -300,10 +304,12 @@ impl<'f, T, C, K: FnMut(&FrameMeta, Place, &Metadata) -> T> Board<'f, T, K, C> {
     }
 
     /// Puts the results of the workers in order: [`Board::put`], [`Board::take_page`]. At most this number of batches
-    /// wait for that.
+    /// wait for that. When so many wait, it goes on when only `again` of them are left: waking a worker for each batch
+    /// takes time.
     #[must_use]
-    pub fn with_pages(self, most: usize) -> Self {
-        Self { pages: Some(Mutex::default()), pages_max: most.max(1), ..self }
+    pub fn with_pages(self, most: usize, again: usize) -> Self {
+        let most = most.max(1);
+        Self { pages: Some(Mutex::default()), pages_max: most, pages_again: again.min(most - 1), ..self }
     }
 
     /// Sets the maximum memory that results take together, in bytes for each worker.
@@ -462,11 +468,12 @@ impl<'f, T, C, K: FnMut(&FrameMeta, Place, &Metadata) -> T> Board<'f, T, K, C> {
         if self.is_given_up() {
             return None;
         }
-        let was_full = pages.pages.len() >= self.pages_max;
         let page = pages.pages.pop_front()?;
         pages.first += 1;
+        let is_again = pages.is_full && pages.pages.len() <= self.pages_again;
+        pages.is_full &= !is_again;
         drop(pages);
-        if was_full {
+        if is_again {
             self.moved();
         }
         Some(page)
@@ -496,7 +503,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, Place, &Metadata) -> T> Board<'f, T, K, C> {
 
     fn is_full(&self) -> bool {
         self.waiting.iter().any(|waiting| lock(waiting).len() >= WAITING)
-            || self.pages.as_ref().is_some_and(|pages| lock(pages).pages.len() >= self.pages_max)
+            || self.pages.as_ref().is_some_and(|pages| lock(pages).is_full)
     }
 
     /// The next part of a worker, and how many are left.
@@ -564,7 +571,9 @@ impl<'f, T, C, K: FnMut(&FrameMeta, Place, &Metadata) -> T> Board<'f, T, K, C> {
         *done = !any;
         if let (Some(pages), true) = (&self.pages, any) {
             let missing = parts.iter().filter(|part| !part.frames.is_empty()).count();
-            lock(pages).pages.push_back(Page { order, parts: parts.iter().map(|_| None).collect(), missing });
+            let mut pages = lock(pages);
+            pages.pages.push_back(Page { order, parts: parts.iter().map(|_| None).collect(), missing });
+            pages.is_full |= pages.pages.len() >= self.pages_max;
         }
         for (part, waiting) in parts.into_iter().zip(&self.waiting) {
             if part.frames.is_empty() && part.pauses.is_empty() {

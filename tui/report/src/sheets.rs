@@ -618,9 +618,10 @@ pub fn run(
         .collect();
     let mut own = workers.swap_remove(0);
     let connections_max = Options::default().connections_max;
+    let pages_max = PAGES.0 * threads + PAGES.1;
     let board = Board::new(file, threads, own.dissection.decode_options(), connections_max, handed())
         .with_batches(BATCH)
-        .with_pages(PAGES.0 * threads + PAGES.1)
+        .with_pages(pages_max, pages_max - 1)
         .with_held_max(plan.held_max);
     let press = Press::new(plan);
     let lead = if let Form::Print(printer) = &plan.form { printer.lead() } else { 0 };

@@ -43,28 +43,40 @@ pub(crate) fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Wakes threads that wait for progress.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
-    /// Number of times it rang.
-    rung: Mutex<u64>,
+    rung: Mutex<Rung>,
     rings: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Rung {
+    times: u64,
+    /// Threads that wait: if there are none, ringing asks nothing of the system.
+    waiting: u32,
 }
 
 impl Bell {
     /// Number of times it rang so far.
     pub(crate) fn heard(&self) -> u64 {
-        *lock(&self.rung)
+        lock(&self.rung).times
     }
 
     /// Wakes all who wait.
     pub(crate) fn ring(&self) {
-        *lock(&self.rung) += 1;
-        self.rings.notify_all();
+        let mut rung = lock(&self.rung);
+        rung.times += 1;
+        if rung.waiting > 0 {
+            drop(rung);
+            self.rings.notify_all();
+        }
     }
 
     /// Waits until it has rung more often than it was heard.
     pub(crate) fn wait(&self, heard: u64) {
-        let rung = lock(&self.rung);
-        if *rung == heard {
-            drop(self.rings.wait_timeout(rung, NAP).unwrap_or_else(PoisonError::into_inner));
+        let mut rung = lock(&self.rung);
+        if rung.times == heard {
+            rung.waiting += 1;
+            (rung, _) = self.rings.wait_timeout(rung, NAP).unwrap_or_else(PoisonError::into_inner);
+            rung.waiting -= 1;
         }
     }
 }

@@ -32,7 +32,9 @@ use std::ops::Range;
 
 /// Frames in a batch: so few that their text is still in the cache when it is output.
 const BATCH: u64 = if cfg!(test) { 1 } else { 64 };
-/// Maximum number of batches that wait for output, for each worker.
+/// The same of fields, whose text is short.
+const FIELDS_BATCH: u64 = if cfg!(test) { 1 } else { 256 };
+/// Maximum number of batches that wait for output, for each worker; half of them are output before it goes on.
 const PAGES: usize = if cfg!(test) { 1 } else { 8 };
 /// Pieces shorter than this on average are copied together before they go out.
 const PIECE_BYTES: usize = 512;
@@ -199,8 +201,8 @@ pub fn run(
     let mut own = workers.swap_remove(0);
     let connections_max = Options::default().connections_max;
     let board = Board::new(file, threads, own.dissection.decode_options(), connections_max, handed())
-        .with_batches(BATCH)
-        .with_pages(PAGES * threads)
+        .with_batches(if matches!(plan.form, Form::Fields(_)) { FIELDS_BATCH } else { BATCH })
+        .with_pages(PAGES * threads, PAGES * threads / 2)
         .with_held_max(plan.held_max);
     let lead = if let Form::Print(printer) = &plan.form { Printer::lead(printer) } else { 0 };
     let total = file.bytes().len() as u64;
