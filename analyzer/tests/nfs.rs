@@ -231,35 +231,42 @@ fn a_client_may_refuse_a_reply() {
 /// A server says that it wrote what it did not read.
 #[test]
 fn a_server_reads_what_it_writes() {
-    let write_of = |read: u32| {
+    // the data is in two segments
+    let write_of = |read: &'static [u32]| {
         move |c: &mut Conversation| {
             c.nfs();
             let call = compound(2, &[&write(512)]);
-            let reads = vec![read_segment(call.len() as u32, 5, 512)];
+            let reads = [5, 6].map(|key| read_segment(call.len() as u32, key, 256)).to_vec();
             c.send(C, &Rpc { reads, ..Rpc::msg(2, &call) }.bytes());
-            if read > 0 {
-                c.read(S, 5, read);
-            }
+            read.iter().for_each(|key| c.read(S, *key, 256));
             c.send(S, &Rpc::msg(2, &results(2, &[&written(512)])).bytes());
             c.null(3);
         }
     };
-    for (read, expected) in [
-        (512, None),
-        // the rest may be what the capture lacks
-        (256, None),
-        (0, Some("says it wrote 512 bytes of a WRITE, but read none of them")),
-    ] {
+    let half = Some("says it wrote 512 bytes of a WRITE, but read 256 of them");
+    let cases: [(&[u32], Option<&str>); 6] = [
+        (&[5, 6], None),
+        (&[6, 5], None),
+        (&[5], half),
+        (&[6], half),
+        (&[5, 5], half),
+        (&[], Some("says it wrote 512 bytes of a WRITE, but read none of them")),
+    ];
+    for (read, expected) in cases {
         let texts: Vec<_> = found(write_of(read)).into_iter().map(|(.., by, text)| (by, text)).collect();
-        assert_eq!(texts, Vec::from_iter(expected.map(|text| (Blame::Server, text.to_owned()))), "{read}");
+        assert_eq!(texts, Vec::from_iter(expected.map(|text| (Blame::Server, text.to_owned()))), "{read:?}");
     }
-    // a capture that lacks the RDMA says nothing about it
-    let mut c = Conversation::default();
-    write_of(512)(&mut c);
-    let request = c.frames.iter().position(|frame| frame.bytes.len() < 80 && frame.bytes[42] == 0x0c).expect("a Read");
-    c.frames.drain(request..request + 2);
-    let report = common::analyze_frames(&c.frames).0;
-    assert!(report.findings.iter().all(|f| f.rule.id() != "RDMA-LENGTH"), "{:?}", common::ids(&report));
+    // a capture that lacks RDMA says nothing about it, and one that lacks responses knows what was asked for
+    for (skipped, lacking) in [(0, 2), (2, 2), (0, 4), (1, 1), (3, 1)] {
+        let mut c = Conversation::default();
+        write_of(&[5, 6])(&mut c);
+        let of_read = |frame: &common::Frame| frame.bytes.len() < 80 && frame.bytes[42] == 0x0c;
+        let first = c.frames.iter().position(of_read).expect("a Read") + skipped;
+        c.frames.drain(first..first + lacking);
+        let report = common::analyze_frames(&c.frames).0;
+        let ids = common::ids(&report);
+        assert!(report.findings.iter().all(|f| f.rule.id() != "RDMA-LENGTH"), "{skipped} {lacking}: {ids:?}");
+    }
 }
 
 /// Each READ and WRITE of a compound counts, and has a chunk of its own.

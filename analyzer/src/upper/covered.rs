@@ -1,6 +1,7 @@
 //! Which bytes of a payload RDMA moved: in any order, and however often. Bytes are moved to where their place in the
 //! payload is, one after the other, \[MS-SMBD\] 3.1.4.5, 3.1.4.6.
 
+use crate::memory::{Delivery, Fit};
 use alloc::collections::BTreeMap;
 
 /// Ranges of a payload that were moved.
@@ -25,6 +26,14 @@ impl Covered {
             self.whole = self.whole.max(offset.saturating_add(length));
         } else {
             self.add_apart(offset, offset.saturating_add(length));
+        }
+    }
+
+    /// RDMA moved, or asked for, this many bytes at a place of the memory that holds the payload.
+    pub(crate) fn take(&mut self, delivery: &Delivery, length: Option<u32>) {
+        match length.filter(|_| delivery.verdict == Fit::Inside) {
+            Some(length) => self.add(delivery.region.payload_offset.saturating_add(delivery.offset), length.into()),
+            None => self.forget(),
         }
     }
 

@@ -174,23 +174,21 @@ impl Upper {
     pub(crate) fn delivered(&mut self, cx: &mut FrameContext<'_>, delivery: &Delivery, op: &RdmaOp<'_>) {
         let id = delivery.region.exchange;
         let payloads = cx.env.options.payloads;
+        let write = op.verb == Verb::Write;
         let (row, covered) = match (self.smb2.as_mut(), self.rpc.as_mut()) {
             (Some(smb2), _) => match smb2.open(id) {
                 Some((row, covered)) => (row, Some(covered)),
                 None => return cx.env.frame.belongs(id, 0),
             },
-            (None, rpc) => match rpc.and_then(|rpc| rpc.open_exchange(id)) {
-                Some(row) => (row, None),
+            (None, rpc) => match rpc.and_then(|rpc| rpc.open(id)) {
+                Some((row, covered)) => (row, Some(covered).filter(|_| !write && !has_message(&delivery.region))),
                 None => return cx.env.frame.belongs(id, 0),
             },
         };
-        let offset = delivery.region.payload_offset.saturating_add(delivery.offset);
-        match covered {
-            Some(covered) if delivery.verdict == Fit::Inside => covered.add(offset, op.length.into()),
-            Some(covered) => covered.forget(),
-            None => {}
+        if let Some(covered) = covered {
+            covered.take(delivery, Some(op.length));
         }
-        let write = op.verb == Verb::Write;
+        let offset = delivery.region.payload_offset.saturating_add(delivery.offset);
         let transfer = if write { &mut row.writes } else { &mut row.reads };
         if transfer.frames == 0 {
             transfer.first = op.at;
@@ -233,6 +231,10 @@ impl Upper {
         }
         if let Some(smb2) = self.smb2.as_mut() {
             smb2.asked(id, delivery, op.message_length);
+        } else if let Some((_, fetched)) = self.rpc.as_mut().and_then(|rpc| rpc.open(id))
+            && !has_message(&delivery.region)
+        {
+            fetched.take(delivery, op.message_length);
         }
         cx.env.frame.belongs(id, moved);
     }

@@ -1,6 +1,7 @@
 //! ONC RPC and NFS on one connection: calls and replies matched to exchanges, file handles to names, and the rules that
 //! need both.
 
+use super::covered::Covered;
 use super::payload::Payload;
 use super::{Answers, EARLY, is_unanswered};
 use crate::context::FrameContext;
@@ -56,6 +57,10 @@ struct Pending {
     /// True if all of the call was decoded.
     is_whole: bool,
     payload: Option<Box<Payload>>,
+    /// Bytes of the argument in read chunks, if there is one.
+    argument: Option<u64>,
+    /// Which of them the server fetched.
+    fetched: Covered,
 }
 
 /// A READ or WRITE among the operations of a call or reply.
@@ -268,6 +273,12 @@ impl Rpc {
         self.pending.get_mut(key).map(|p| &mut p.exchange)
     }
 
+    /// A call that waits for its reply, and what was fetched of its argument.
+    pub(crate) fn open(&mut self, id: u64) -> Option<(&mut Exchange, &mut Covered)> {
+        let key = self.by_exchange.get(&id)?;
+        self.pending.get_mut(key).map(|pending| (&mut pending.exchange, &mut pending.fetched))
+    }
+
     /// Bytes of memory that payloads of open requests hold. It looks at all of them.
     pub(crate) fn payloads(&self) -> usize {
         self.pending.values().filter_map(|p| p.payload.as_ref()).map(|payload| payload.held()).sum()
@@ -359,10 +370,21 @@ impl Rpc {
             sequence: cx.about.sequence,
             ..Exchange::begun(Family::Rpc, "RPC", message.first, message.last)
         };
-        let mut pending =
-            Box::new(Pending { exchange, said, memo: None, names: Names::default(), is_whole: false, payload: None });
+        let mut pending = Box::new(Pending {
+            exchange,
+            said,
+            memo: None,
+            names: Names::default(),
+            is_whole: false,
+            payload: None,
+            argument: None,
+            fetched: Covered::default(),
+        });
         if let Some(header) = message.header {
             describe(&mut pending.exchange, header);
+            pending.argument = next_position(&header.reads, 0)
+                .filter(|first| next_position(&header.reads, *first).is_none())
+                .map(|first| header.reads.at(first).map(|segment| u64::from(segment.length)).sum());
         }
         if let Some(stream) = stream {
             let read = decode(cx, &stream, MessageType::CALL, &mut pending, t);
@@ -791,8 +813,8 @@ fn next_position(reads: &Reads<'_>, behind: u32) -> Option<u32> {
     reads.iter().map(|segment| segment.position).filter(|position| *position > behind).min()
 }
 
-/// Checks that the server read the data that it says it wrote. `is_attributed` if it is known what all RDMA of the
-/// connection was for. How much of it was read is not judged: a capture may lack some of the bytes.
+/// Checks that the server read the data that it says it wrote, as far as it is known what it asked for: responses to
+/// RDMA Reads may be missing in the capture. `is_attributed` if it is known what all RDMA of the connection was for.
 fn read_for(cx: &mut FrameContext<'_>, by: End, pending: &Pending, is_attributed: bool) {
     let exchange = &pending.exchange;
     let reduced = pending.names.done(true).filter(|(asked, _)| asked.is_reduced);
@@ -800,9 +822,23 @@ fn read_for(cx: &mut FrameContext<'_>, by: End, pending: &Pending, is_attributed
     // sequence numbers show that the capture missed no Read
     let is_counted = matches!(cx.about.transport, Some(Transport::RoceV2 | Transport::Infiniband | Transport::Iwarp));
     let is_seen = is_counted && cx.about.opening_seen && is_attributed;
-    if says > 0 && exchange.reads.frames == 0 && is_seen && pending.names.status.is_none() {
-        let text = format_args!("says it wrote {says} bytes of a WRITE, but read none of them");
-        cx.report(Rule::RdmaLength, by, Rests::since(exchange.request), text);
+    if says == 0 || !is_seen || pending.names.status.is_some() {
+        return;
+    }
+    // the bytes of several arguments are not told apart, and what a chunk lacks is its client's fault
+    let there = pending.argument.map(|length| length.min(says));
+    let fetched = there.and_then(|there| Some((pending.fetched.of(there)?.1, there)));
+    let rests = Rests::since(exchange.request);
+    match fetched {
+        _ if exchange.reads.frames == 0 => {
+            let text = format_args!("says it wrote {says} bytes of a WRITE, but read none of them");
+            cx.report(Rule::RdmaLength, by, rests, text);
+        }
+        Some((first, there)) if first < there => {
+            let text = format_args!("says it wrote {says} bytes of a WRITE, but read {first} of them");
+            cx.report(Rule::RdmaLength, by, rests, text);
+        }
+        _ => {}
     }
 }
 

@@ -18,7 +18,7 @@ use crate::episodes::{Cause, Ceiling};
 use crate::exchange::{self, DataPath, Descriptor, Exchange, Family, One};
 use crate::finding::Rule;
 use crate::keys::session::{Direction, SignatureCheck};
-use crate::memory::{Delivery, Fit, Memory, Region, Right, State};
+use crate::memory::{Delivery, Memory, Region, Right, State};
 use crate::messages::smbd::Smb2Message;
 use crate::messages::smbd::link::Status;
 use crate::missed::Rests;
@@ -300,12 +300,7 @@ impl Smb2 {
     /// An RDMA Read asks for bytes of an exchange.
     pub(crate) fn asked(&mut self, exchange: u64, delivery: &Delivery, length: Option<u32>) {
         let Some(pending) = self.by_exchange.get(&exchange).and_then(|id| self.pending.get_mut(id)) else { return };
-        match length.filter(|_| delivery.verdict == Fit::Inside) {
-            Some(length) => {
-                pending.asked.add(delivery.region.payload_offset.saturating_add(delivery.offset), length.into());
-            }
-            None => pending.asked.forget(),
-        }
+        pending.asked.take(delivery, length);
     }
 
     /// A whole message. Which end is the client is learnt from it.
