@@ -110,13 +110,14 @@ const SYSTEM_ERR: u32 = REFUSED | 5;
 const RPC_MISMATCH: u32 = REFUSED | 6;
 
 /// Values of NTSTATUS that mean damage.
-const DAMAGE: [&str; 14] = [
+const DAMAGE: [&str; 15] = [
     "STATUS_IN_PAGE_ERROR",
     "STATUS_NONEXISTENT_SECTOR",
     "STATUS_DISK_CORRUPT_ERROR",
     "STATUS_DATA_ERROR",
     "STATUS_CRC_ERROR",
     "STATUS_DISK_FULL",
+    "STATUS_QUOTA_EXCEEDED",
     "STATUS_DEVICE_DATA_ERROR",
     "STATUS_IO_TIMEOUT",
     "STATUS_ADAPTER_HARDWARE_ERROR",
@@ -170,8 +171,8 @@ impl Status {
     pub fn is_damage(self) -> bool {
         match self {
             Self(Family::Smb2, code) => NtStatus(code).name().is_some_and(|name| DAMAGE.contains(&name)),
-            // ERR_IO, ERR_NOSPC, ERR_SERVERFAULT, ERR_BADXDR
-            Self(Family::Rpc, 5 | 28 | 10_006 | 10_036) => true,
+            // ERR_IO, ERR_NOSPC, ERR_DQUOT, ERR_SERVERFAULT, ERR_BADXDR
+            Self(Family::Rpc, 5 | 28 | 69 | 10_006 | 10_036) => true,
             Self(Family::Rpc, code) => [GARBAGE_ARGS, SYSTEM_ERR, RPC_MISMATCH].contains(&code),
         }
     }

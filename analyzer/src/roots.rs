@@ -43,6 +43,8 @@ enum Relation {
     Answer,
     /// On the same connection, not before it, where the peer of the side to blame broke the first rule.
     OfPeer,
+    /// On the same connection and by the same side, soon before it, and no more often: the cause is seen later.
+    Ahead,
 }
 
 /// ns within which the packets of a message follow each other.
@@ -97,6 +99,7 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     (Rule::Smb2Credit, Relation::OfPeer, &[Rule::Smb2Credit]),
     // a limit below what is allowed cannot be kept
     (Rule::SmbdDataTooBig, Relation::OfPeer, &[Rule::SmbdNegReqRecvsize, Rule::SmbdNegRspRecvsize]),
+    (Rule::SmbdFragTooBig, Relation::OfPeer, &[Rule::SmbdNegReqFragsize, Rule::SmbdNegRspFragsize]),
     (Rule::SmbdNegRspPreferred, Relation::OfPeer, &[Rule::SmbdNegReqRecvsize]),
     // memory that was described wrongly is accessed wrongly
     (Rule::RdmaKeyUnknown, Relation::Next, MISDESCRIBED),
@@ -114,8 +117,10 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
         Relation::After,
         &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds, Rule::RdmaKeyDirection, Rule::RdmaKeyStale],
     ),
-    (Rule::RdmaOrder, Relation::After, &[Rule::RdmaLength]),
     (Rule::RdmaLength, Relation::After, &[Rule::BugCve202664268, Rule::RcLength]),
+    // what comes behind the reply is not there when the reply says so
+    (Rule::RdmaLength, Relation::Ahead, &[Rule::RdmaOrder]),
+    (Rule::RpcrdmaChunkLength, Relation::Ahead, &[Rule::RdmaOrder]),
     (
         Rule::RdmaKeyLeak,
         Relation::After,
@@ -327,6 +332,10 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
                     }
                     Relation::Answer => cause.frame >= effect.frame && effect.count <= cause.count,
                     Relation::OfPeer => cause.by != effect.by && cause.frame <= effect.frame,
+                    Relation::Ahead => {
+                        let is_soon = (0..=ACCESS).contains(&cause.time_ns.saturating_sub(effect.time_ns));
+                        is_soon && cause.by == effect.by && effect.count <= cause.count
+                    }
                 };
                 rules.contains(&cause.rule) && is_there
             })

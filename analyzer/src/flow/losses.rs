@@ -156,6 +156,8 @@ pub struct Losses {
     pub nagle: Tally,
     /// Total time of those waits.
     pub nagle_time: i64,
+    /// True if without timestamps it is not known of one of them that the data left behind the acknowledgment.
+    pub nagle_unproven: bool,
 }
 
 /// Losses by sender.

@@ -447,6 +447,7 @@ impl Repair {
                 {
                     let losses = losses.get_or_insert_default();
                     losses.nagle.add(at, 1);
+                    losses.nagle_unproven |= echo.zip(clock).is_none();
                     losses.nagle_time = losses.nagle_time.saturating_add(until.time.saturating_sub(since.time));
                     over = Some(Over::Nagle { since, until });
                 }

@@ -48,6 +48,8 @@ pub(super) struct Request {
     /// Code of its local ACK timeout.
     pub(super) ack_timeout: u8,
     pub(super) rpc_rdma: Option<RpcRdmaPrivate>,
+    /// True if the capture cut that off, if it was there.
+    pub(super) is_private_cut: bool,
     /// Place of its connection in the table, while it is followed.
     slot: Option<u32>,
     /// The number under which its connection is followed.
@@ -389,6 +391,7 @@ fn new_request(
         path_mtu: message.path_mtu(),
         ack_timeout: message.primary.local_ack_timeout(),
         rpc_rdma: message.rpc_rdma,
+        is_private_cut: is_private_cut(message.rpc_rdma, message.private),
         slot: None,
         connection: None,
         early: Vec::new(),
@@ -408,6 +411,11 @@ fn new_request(
         is_server_sound: false,
         is_damaged,
     }
+}
+
+/// True if a capture may have cut off what NFS says of itself in the private data: their first 8 bytes (RFC 8797 4.1).
+pub(super) const fn is_private_cut(found: Option<RpcRdmaPrivate>, private: &[u8]) -> bool {
+    found.is_none() && private.len() < 8
 }
 
 #[cfg(test)]

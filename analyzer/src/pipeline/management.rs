@@ -1,7 +1,7 @@
 //! Datagrams of connection management: connections that they open, refuse and end. `cm` matches them.
 
 use super::Pipeline;
-use super::cm::{MIRRORED, Rejected, Request};
+use super::cm::{MIRRORED, Rejected, Request, is_private_cut};
 use super::damaged::Fate;
 use super::ib::{MTU_MAX, carrier};
 use super::networks::Tag;
@@ -222,7 +222,9 @@ impl Pipeline<dyn Sink> {
         let timeout = Some(request.ack_timeout).filter(|code| *code > 0).map(wire::timeout_nanos);
         connection.opening.ack_timeout = timeout.and_then(|ns| i64::try_from(ns).ok());
         let mut flow = IbFlow::default();
-        connection.rpc_rdma_private([request.rpc_rdma, reply.rpc_rdma]);
+        if !request.is_private_cut && !is_private_cut(reply.rpc_rdma, reply.private) {
+            connection.rpc_rdma_private([request.rpc_rdma, reply.rpc_rdma]);
+        }
         // each side says where the other one is to begin (12.6.5, 12.6.8)
         flow.starts_at(End::A, rep.starting_psn);
         flow.starts_at(End::B, request.psn);

@@ -11,6 +11,7 @@
 //! [`Facts`], which are plain data; [`conclude`] ties an outcome to the finding that explains it, or reports one of its
 //! own.
 
+use crate::exchange::Status;
 use crate::finding::{Blame, Certainty, Finding, Findings, Rule, Severity, Site};
 use crate::op::At;
 use crate::report::{Connection, Handshake, Protocol, Transport};
@@ -20,6 +21,7 @@ use crate::stored::{stored, stored_enum};
 use alloc::string::String;
 use core::fmt;
 use rdmascope_dissector::text::Elapsed as Milliseconds;
+use rdmascope_dissector::wire::smb2::NtStatus;
 
 /// ns after which a side that hangs up has waited for something, and did not just go away.
 const PATIENCE: i64 = 1_000_000_000;
@@ -104,6 +106,8 @@ pub enum Ending {
     NoNegotiation,
     /// No session was set up.
     NoSession,
+    /// The server refused the client every share, or its NFS client ID or session.
+    NoMount,
     /// It was closed before a single request was answered.
     NoAnswer,
     /// A side had no credits to send with, and was granted none.
@@ -133,6 +137,7 @@ impl Ending {
             Self::NoTransport => "no_transport",
             Self::NoNegotiation => "no_negotiation",
             Self::NoSession => "no_session",
+            Self::NoMount => "no_mount",
             Self::NoAnswer => "no_answer",
             Self::OutOfCredits { .. } => "out_of_credits",
             Self::Aborted => "aborted",
@@ -234,8 +239,15 @@ pub struct Facts {
     pub unanswered: u64,
     /// True if an SMB2 session is there, or none is needed.
     pub session: bool,
-    /// Attempts to set up a session that failed.
+    /// Attempts to set up a session that failed, or to negotiate SMB2 if none of these succeeded.
     pub session_failures: u64,
+    /// True if there was an attempt to set up a session.
+    pub set_up_tried: bool,
+    /// True if the reason is the user, or the password.
+    pub is_of_the_user: bool,
+    /// True if each attempt to connect to a share failed, or each to get an NFS client ID or session, and the client did
+    /// nothing else.
+    pub unmounted: bool,
     /// Requests answered with success beyond those that set up a session.
     pub worked: u64,
     /// Encrypted messages that could not be looked into.
@@ -260,14 +272,17 @@ impl Facts {
             |command: &crate::report::Command| command.count.saturating_sub(command.errors + command.unanswered);
         let setup = row("SESSION_SETUP");
         let is_smb = matches!(c.protocol, Protocol::SmbDirect | Protocol::Smb2);
-        let worked = c
-            .commands
-            .iter()
-            .filter(|r| !is_smb || !matches!(r.name, "NEGOTIATE" | "SESSION_SETUP"))
-            .map(succeeded)
-            .sum();
+        let done = |besides: &[&str]| -> u64 {
+            c.commands.iter().filter(|r| !is_smb || !besides.contains(&r.name)).map(succeeded).sum()
+        };
+        let worked = done(&["NEGOTIATE", "SESSION_SETUP"]);
         let sealed = c.smb.sealed.map(|(n, _)| n);
         let both_sealed = sealed.iter().all(|n| *n > 0);
+        // a leg of an authentication succeeds, too
+        let heard = &c.smb.setup;
+        let is_set_up = heard.set_up.is_some() || heard.refused.is_none() && setup.is_some_and(|r| succeeded(r) > 0);
+        let negotiation_failures = row("NEGOTIATE").filter(|r| succeeded(r) == 0).map_or(0, |r| r.errors);
+        let user = |status: u32| NtStatus(status).name().is_some_and(|name| OF_THE_USER.contains(&name));
         Self {
             transport: c.transport,
             protocol: c.protocol,
@@ -288,8 +303,11 @@ impl Facts {
             messages: c.sides.map(|side| side.messages),
             answered: c.commands.iter().map(|r| r.count.saturating_sub(r.unanswered)).sum(),
             unanswered: c.commands.iter().filter(|r| !may_wait(r.name)).map(|r| r.unanswered).sum(),
-            session: !is_smb || setup.is_some_and(|r| succeeded(r) > 0) || both_sealed || worked > 0,
-            session_failures: setup.map_or(0, |r| r.errors),
+            session: !is_smb || is_set_up || both_sealed || worked > 0,
+            session_failures: setup.map_or(negotiation_failures, |r| r.errors),
+            set_up_tried: setup.is_some(),
+            is_of_the_user: heard.refused.is_some_and(|(_, status)| user(status)),
+            unmounted: sealed == [0, 0] && refused_mount(c).is_some(),
             worked,
             sealed,
             last_sent: c.progress.last_sent,
@@ -299,6 +317,51 @@ impl Facts {
             troubled: c.health.is_troubled(),
         }
     }
+}
+
+/// Values of NTSTATUS that refuse a user, or a password.
+const OF_THE_USER: [&str; 10] = [
+    "STATUS_LOGON_FAILURE",
+    "STATUS_WRONG_PASSWORD",
+    "STATUS_NO_SUCH_USER",
+    "STATUS_ACCESS_DENIED",
+    "STATUS_ACCOUNT_RESTRICTION",
+    "STATUS_ACCOUNT_DISABLED",
+    "STATUS_ACCOUNT_LOCKED_OUT",
+    "STATUS_ACCOUNT_EXPIRED",
+    "STATUS_PASSWORD_EXPIRED",
+    "STATUS_PASSWORD_MUST_CHANGE",
+];
+
+/// What a client does to mount something, and what a mount that fails consists of besides.
+const MOUNTS: [&str; 4] = ["TREE_CONNECT", "EXCHANGE_ID", "CREATE_SESSION", "SETCLIENTID"];
+const AROUND: [&str; 13] = [
+    "NEGOTIATE",
+    "SESSION_SETUP",
+    "LOGOFF",
+    "TREE_CONNECT",
+    "TREE_DISCONNECT",
+    "IOCTL",
+    "ECHO",
+    "NULL",
+    "EXCHANGE_ID",
+    "CREATE_SESSION",
+    "SETCLIENTID",
+    "DESTROY_SESSION",
+    "DESTROY_CLIENTID",
+];
+
+/// The command of a mount that the server refused, with the status, if nothing came of the connection for it.
+fn refused_mount(c: &Connection) -> Option<(&'static str, Status)> {
+    let is_done = |r: &crate::report::Command| r.count > r.errors + r.unanswered;
+    if c.commands.iter().any(|r| is_done(r) && !AROUND.contains(&r.name)) {
+        return None;
+    }
+    let refused = c.failures.iter().map(|(command, family, status, _)| (*command, Status(*family, *status)));
+    // the share with the server's pipes is one, too; and who is told that there is no such program tries another version
+    let mut decisive = refused.filter(|(command, status)| MOUNTS.contains(command) && status.number().is_some());
+    decisive
+        .find(|(command, _)| *command == "TREE_CONNECT" || !c.commands.iter().any(|r| r.name == *command && is_done(r)))
 }
 
 /// Outcome of a connection; `None` if it is not about storage.
@@ -406,7 +469,10 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         let by = if closed_by == Some(0) && waited >= PATIENCE { Some(1) } else { closed_by };
         fail(Ending::HungUp { requests: f.sealed[0] }, by, waited);
     } else if f.closed.is_some() && !f.session && f.session_failures > 0 {
-        fail(Ending::NoSession, Some(1), 0);
+        // who is right about a user, a password or a dialect, no capture shows
+        fail(Ending::NoSession, if f.is_of_the_user || !f.set_up_tried { None } else { Some(1) }, 0);
+    } else if f.closed.is_some() && f.unmounted && f.unanswered == 0 {
+        fail(Ending::NoMount, None, 0);
     } else if f.closed.is_some()
         && purpose == Purpose::SmbDirect
         && reached == Stage::Negotiated
@@ -543,6 +609,7 @@ impl Outcome {
             Ending::NoTransport => String::from("The connection never got past its handshake"),
             Ending::NoNegotiation => hung_up("during SMB Direct negotiation"),
             Ending::NoSession => String::from("No session was set up"),
+            Ending::NoMount => String::from("Nothing was mounted"),
             Ending::NoAnswer => hung_up("before a request was answered"),
             Ending::OutOfCredits { side: end, .. } => {
                 alloc::format!("The {} ran out of credits and was granted none", side(end))
@@ -619,6 +686,9 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
             let site = Site { connection: Some(connection.id), frame: outcome.at.frame, time_ns: outcome.at.time };
             let text = Predicate { outcome: &outcome, connection };
             findings.report_as(severity, rule, by, site, outcome.certainty, format_args!("{text}"));
+            if matches!(outcome.ending, Ending::NoSession) && connection.smb.setup.refused.is_none() {
+                findings.because(rule, Some(connection.id), by, Some("The two have no dialect of SMB2 in common"));
+            }
             outcome.cause = Some((rule, by));
         }
         // a failure is as sure as what explains it; that a side broke the connection off is seen
@@ -697,6 +767,10 @@ fn own_rule(outcome: &Outcome, connection: &Connection) -> (Rule, Severity) {
             (Rule::SmbdNegTimeout, Severity::Error)
         }
         Ending::NoSession => (Rule::Smb2Session, Severity::Error),
+        Ending::NoMount if matches!(connection.protocol, Protocol::SmbDirect | Protocol::Smb2) => {
+            (Rule::Smb2Error, Severity::Error)
+        }
+        Ending::NoMount => (Rule::RpcError, Severity::Error),
         Ending::OutOfCredits { .. } => (Rule::SmbdCreditExhausted, Severity::Error),
         Ending::Aborted => (Rule::TcpReset, Severity::Error),
         Ending::NoNegotiation
@@ -743,7 +817,20 @@ impl fmt::Display for Predicate<'_> {
                 write!(f, "hung up ({how}) {waited} after the Negotiate Request, without an answer")
             }
             Ending::NoNegotiation => write!(f, "did not answer the Negotiate Request for {waited}"),
-            Ending::NoSession => f.write_str("refused every attempt to set up a session"),
+            Ending::NoSession => {
+                let setup = &self.connection.smb.setup;
+                match (o.by, setup.refused) {
+                    (None, Some((_, status))) => {
+                        write!(f, "The server refused every attempt to set up a session: {}", NtStatus(status))
+                    }
+                    (_, None) => f.write_str("The server refused to negotiate SMB2"),
+                    _ => f.write_str("refused every attempt to set up a session"),
+                }
+            }
+            Ending::NoMount => match refused_mount(self.connection) {
+                Some((command, status)) => write!(f, "The server answered {command} with {status}"),
+                None => f.write_str("The server refused what was to be mounted"),
+            },
             Ending::NoAnswer => write!(f, "ended the connection ({how}) before a request was answered"),
             Ending::OutOfCredits { .. } => write!(f, "granted no credits for {waited} to a peer that had none left"),
             Ending::HungUp { requests } if o.by == o.closed_by => {
@@ -849,7 +936,7 @@ pub(crate) fn layer(rule: Rule) -> u8 {
 
 stored_enum!(Purpose { SmbDirect, NfsRdma, SmbTcp, RpcTcp, Rdma });
 stored_enum!(Stage { Asked, Connected, Negotiated, Session, Work });
-stored_enum!(Ending { Open, Waiting { dry }, Closed, Refused, NoTransport, NoNegotiation, NoSession, NoAnswer, OutOfCredits { side, since }, Aborted, HungUp { requests } });
+stored_enum!(Ending { Open, Waiting { dry }, Closed, Refused, NoTransport, NoNegotiation, NoSession, NoMount, NoAnswer, OutOfCredits { side, since }, Aborted, HungUp { requests } });
 stored_enum!(Success { Yes, No, Unknown, Replaced });
 stored!(Outcome { purpose, reached, ending, success, by, closed_by, at, waited, certainty, cause } if |o| [o.by, o.closed_by].into_iter().flatten().all(|side| side < 2) && !matches!(o.ending, Ending::OutOfCredits { side, .. } | Ending::Waiting { dry: Some(side) } if side > 1));
 
@@ -1004,8 +1091,18 @@ mod tests {
 
     #[test]
     fn a_logon_that_was_refused_reached_no_session() {
-        let refused = Facts { session: false, session_failures: 1, answered: 2, worked: 0, ..well() };
+        let refused =
+            Facts { session: false, session_failures: 1, set_up_tried: true, answered: 2, worked: 0, ..well() };
         assert_eq!(shown(&refused), (Stage::Negotiated, Ending::NoSession, Success::No, Some(1)));
+        let user = Facts { is_of_the_user: true, ..refused };
+        assert_eq!(shown(&user), (Stage::Negotiated, Ending::NoSession, Success::No, None));
+    }
+
+    #[test]
+    fn a_client_that_was_refused_every_share_has_mounted_nothing() {
+        let refused = Facts { unmounted: true, ..well() };
+        assert_eq!(shown(&refused), (Stage::Work, Ending::NoMount, Success::No, None));
+        assert_eq!(shown(&Facts { closed: None, ..refused }).2, Success::Yes, "it may go on");
     }
 
     #[test]

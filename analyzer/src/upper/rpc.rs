@@ -516,8 +516,17 @@ impl Rpc {
         // that a Reply chunk holds nothing is told already
         let is_there = !is_long || !stream.bytes.is_empty();
         let is_judged = message.is_whole && is_there && !is_of_either;
-        if is_judged && (pending.exchange.writes.bytes == 0 || message.header.is_some_and(is_listed)) {
+        let written = pending.exchange.writes.bytes;
+        if is_judged && (written == 0 || message.header.is_some_and(is_listed)) {
             malformed_reply(cx, message.by, rests, &read, &pending);
+        } else if is_judged
+            && read.is_short
+            && pending.is_whole
+            && is_known(&pending)
+            && message.header.is_some_and(|header| header.writes.iter().next().is_some())
+        {
+            let text = format_args!("wrote {written} bytes for results that are not in its reply; its chunks say 0");
+            cx.report(Rule::RpcrdmaChunkLength, message.by, rests, text);
         }
         if let Some(header) = message.header.filter(|_| !is_of_either) {
             announced_and_written(cx, message.by, header, &pending, is_whole);

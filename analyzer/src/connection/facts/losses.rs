@@ -716,9 +716,9 @@ fn nagle(connection: &ConnectionState, by: End, losses: &Losses, emit: &mut impl
             is not set on it"
         ),
     );
-    // a timer of the same length, after a loss, looks the same
+    // a timer of the same length, after a loss, looks the same; and so does what was held up on its way
     let is_lossy = losses.lost() + losses.repeated.count > 0;
-    let certainty = if is_lossy { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+    let certainty = if is_lossy || losses.nagle_unproven { Certainty::Guess } else { Certainty::IfNothingWasMissed };
     found.finish(Rule::TcpNagle, blame(connection, by), certainty, emit);
 }
 

@@ -692,8 +692,8 @@ object! {
         purpose: &'static str,
         /// The last stage that it reached: asked, connected, negotiated, session or work.
         reached: &'static str,
-        /// open, waiting, closed, refused, no_transport, no_negotiation, no_session, no_answer, out_of_credits, aborted
-        /// or hung_up.
+        /// open, waiting, closed, refused, no_transport, no_negotiation, no_session, no_mount, no_answer, out_of_credits,
+        /// aborted or hung_up.
         ending: &'static str,
         /// Whether it served its purpose: yes, no, replaced (it was refused, and a later one of the same client took
         /// its place) or unknown.

@@ -672,7 +672,7 @@ pub(super) fn consequence(entry: &Entry<'_>) -> Option<String> {
         Purpose::RpcTcp | Purpose::Rdma => "storage",
     };
     if fatal.outcome.reached >= Stage::Session
-        || matches!(fatal.outcome.ending, Ending::HungUp { .. } | Ending::NoSession)
+        || matches!(fatal.outcome.ending, Ending::HungUp { .. } | Ending::NoSession | Ending::NoMount)
     {
         return None;
     }
