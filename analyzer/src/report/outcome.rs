@@ -14,7 +14,7 @@
 use crate::exchange::Status;
 use crate::finding::{Blame, Certainty, Finding, Findings, Rule, Severity, Site};
 use crate::op::At;
-use crate::report::{Connection, Handshake, Protocol, Transport};
+use crate::report::{Command, Connection, Handshake, Protocol, Transport};
 use crate::rules::Group;
 use crate::stats::may_wait;
 use crate::stored::{stored, stored_enum};
@@ -241,10 +241,8 @@ pub struct Facts {
     pub session: bool,
     /// Attempts to set up a session that failed, or to negotiate SMB2 if none of these succeeded.
     pub session_failures: u64,
-    /// True if there was an attempt to set up a session.
-    pub set_up_tried: bool,
-    /// True if the reason is the user, or the password.
-    pub is_of_the_user: bool,
+    /// True if no capture shows who is right about that: it is about a user, a password or a dialect.
+    pub is_undecided: bool,
     /// True if each attempt to connect to a share failed, or each to get an NFS client ID or session, and the client did
     /// nothing else.
     pub unmounted: bool,
@@ -268,14 +266,14 @@ impl Facts {
     /// Facts about a connection of a report; `end` is the last frame of the capture.
     pub fn of(c: &Connection, terminated: bool, end: At) -> Self {
         let row = |name: &str| c.commands.iter().find(|command| command.name == name);
-        let succeeded =
-            |command: &crate::report::Command| command.count.saturating_sub(command.errors + command.unanswered);
         let setup = row("SESSION_SETUP");
         let is_smb = matches!(c.protocol, Protocol::SmbDirect | Protocol::Smb2);
-        let done = |besides: &[&str]| -> u64 {
-            c.commands.iter().filter(|r| !is_smb || !besides.contains(&r.name)).map(succeeded).sum()
-        };
-        let worked = done(&["NEGOTIATE", "SESSION_SETUP"]);
+        let worked = c
+            .commands
+            .iter()
+            .filter(|r| !is_smb || !matches!(r.name, "NEGOTIATE" | "SESSION_SETUP"))
+            .map(succeeded)
+            .sum();
         let sealed = c.smb.sealed.map(|(n, _)| n);
         let both_sealed = sealed.iter().all(|n| *n > 0);
         // a leg of an authentication succeeds, too
@@ -305,8 +303,7 @@ impl Facts {
             unanswered: c.commands.iter().filter(|r| !may_wait(r.name)).map(|r| r.unanswered).sum(),
             session: !is_smb || is_set_up || both_sealed || worked > 0,
             session_failures: setup.map_or(negotiation_failures, |r| r.errors),
-            set_up_tried: setup.is_some(),
-            is_of_the_user: heard.refused.is_some_and(|(_, status)| user(status)),
+            is_undecided: setup.is_none() || refusal(c).is_some_and(user),
             unmounted: sealed == [0, 0] && refused_mount(c).is_some(),
             worked,
             sealed,
@@ -317,6 +314,20 @@ impl Facts {
             troubled: c.health.is_troubled(),
         }
     }
+}
+
+/// Requests of a command that were answered with success.
+fn succeeded(command: &Command) -> u64 {
+    command.count.saturating_sub(command.errors + command.unanswered)
+}
+
+/// The NTSTATUS with which the server refused to set up a session, or to bind the connection to one.
+fn refusal(c: &Connection) -> Option<u32> {
+    let setup = &c.smb.setup;
+    setup
+        .refused
+        .map(|(_, status)| status)
+        .or(setup.binding.and_then(|(_, status)| status.filter(|status| *status != 0)))
 }
 
 /// Values of NTSTATUS that refuse a user, or a password.
@@ -333,35 +344,31 @@ const OF_THE_USER: [&str; 10] = [
     "STATUS_PASSWORD_MUST_CHANGE",
 ];
 
-/// What a client does to mount something, and what a mount that fails consists of besides.
+/// What a client does to mount something.
 const MOUNTS: [&str; 4] = ["TREE_CONNECT", "EXCHANGE_ID", "CREATE_SESSION", "SETCLIENTID"];
-const AROUND: [&str; 13] = [
+/// What a mount that fails consists of besides.
+const AROUND: [&str; 9] = [
     "NEGOTIATE",
     "SESSION_SETUP",
     "LOGOFF",
-    "TREE_CONNECT",
     "TREE_DISCONNECT",
     "IOCTL",
     "ECHO",
     "NULL",
-    "EXCHANGE_ID",
-    "CREATE_SESSION",
-    "SETCLIENTID",
     "DESTROY_SESSION",
     "DESTROY_CLIENTID",
 ];
 
 /// The command of a mount that the server refused, with the status, if nothing came of the connection for it.
 fn refused_mount(c: &Connection) -> Option<(&'static str, Status)> {
-    let is_done = |r: &crate::report::Command| r.count > r.errors + r.unanswered;
-    if c.commands.iter().any(|r| is_done(r) && !AROUND.contains(&r.name)) {
+    let done = c.commands.iter().filter(|r| succeeded(r) > 0).map(|r| r.name);
+    if done.clone().any(|name| !MOUNTS.contains(&name) && !AROUND.contains(&name)) {
         return None;
     }
     let refused = c.failures.iter().map(|(command, family, status, _)| (*command, Status(*family, *status)));
     // the share with the server's pipes is one, too; and who is told that there is no such program tries another version
     let mut decisive = refused.filter(|(command, status)| MOUNTS.contains(command) && status.number().is_some());
-    decisive
-        .find(|(command, _)| *command == "TREE_CONNECT" || !c.commands.iter().any(|r| r.name == *command && is_done(r)))
+    decisive.find(|(command, _)| *command == "TREE_CONNECT" || !done.clone().any(|name| name == *command))
 }
 
 /// Outcome of a connection; `None` if it is not about storage.
@@ -470,7 +477,7 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         fail(Ending::HungUp { requests: f.sealed[0] }, by, waited);
     } else if f.closed.is_some() && !f.session && f.session_failures > 0 {
         // who is right about a user, a password or a dialect, no capture shows
-        fail(Ending::NoSession, if f.is_of_the_user || !f.set_up_tried { None } else { Some(1) }, 0);
+        fail(Ending::NoSession, if f.is_undecided { None } else { Some(1) }, 0);
     } else if f.closed.is_some() && f.unmounted && f.unanswered == 0 {
         fail(Ending::NoMount, None, 0);
     } else if f.closed.is_some()
@@ -686,7 +693,7 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
             let site = Site { connection: Some(connection.id), frame: outcome.at.frame, time_ns: outcome.at.time };
             let text = Predicate { outcome: &outcome, connection };
             findings.report_as(severity, rule, by, site, outcome.certainty, format_args!("{text}"));
-            if matches!(outcome.ending, Ending::NoSession) && connection.smb.setup.refused.is_none() {
+            if matches!(outcome.ending, Ending::NoSession) && refusal(connection).is_none() {
                 findings.because(rule, Some(connection.id), by, Some("The two have no dialect of SMB2 in common"));
             }
             outcome.cause = Some((rule, by));
@@ -817,16 +824,13 @@ impl fmt::Display for Predicate<'_> {
                 write!(f, "hung up ({how}) {waited} after the Negotiate Request, without an answer")
             }
             Ending::NoNegotiation => write!(f, "did not answer the Negotiate Request for {waited}"),
-            Ending::NoSession => {
-                let setup = &self.connection.smb.setup;
-                match (o.by, setup.refused) {
-                    (None, Some((_, status))) => {
-                        write!(f, "The server refused every attempt to set up a session: {}", NtStatus(status))
-                    }
-                    (_, None) => f.write_str("The server refused to negotiate SMB2"),
-                    _ => f.write_str("refused every attempt to set up a session"),
+            Ending::NoSession => match (o.by, refusal(self.connection)) {
+                (None, Some(status)) => {
+                    write!(f, "The server refused every attempt to set up a session: {}", NtStatus(status))
                 }
-            }
+                (_, None) => f.write_str("The server refused to negotiate SMB2"),
+                _ => f.write_str("refused every attempt to set up a session"),
+            },
             Ending::NoMount => match refused_mount(self.connection) {
                 Some((command, status)) => write!(f, "The server answered {command} with {status}"),
                 None => f.write_str("The server refused what was to be mounted"),
@@ -1091,10 +1095,9 @@ mod tests {
 
     #[test]
     fn a_logon_that_was_refused_reached_no_session() {
-        let refused =
-            Facts { session: false, session_failures: 1, set_up_tried: true, answered: 2, worked: 0, ..well() };
+        let refused = Facts { session: false, session_failures: 1, answered: 2, worked: 0, ..well() };
         assert_eq!(shown(&refused), (Stage::Negotiated, Ending::NoSession, Success::No, Some(1)));
-        let user = Facts { is_of_the_user: true, ..refused };
+        let user = Facts { is_undecided: true, ..refused };
         assert_eq!(shown(&user), (Stage::Negotiated, Ending::NoSession, Success::No, None));
     }
 

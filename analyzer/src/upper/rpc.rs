@@ -269,8 +269,7 @@ impl Rpc {
 
     /// The row of an exchange that is not complete.
     pub(crate) fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
-        let key = self.by_exchange.get(&id)?;
-        self.pending.get_mut(key).map(|p| &mut p.exchange)
+        self.open(id).map(|(exchange, _)| exchange)
     }
 
     /// A call that waits for its reply, and what was fetched of its argument.

@@ -194,6 +194,7 @@ pub struct Board<'f, T, K, C = Text> {
     empty: Mutex<Vec<Part<T, C>>>,
     /// The results in the order of the file, if they are needed.
     pages: Option<Mutex<Pages<C>>>,
+    /// So many of them stop the workers, and so few let them go on.
     pages_max: usize,
     pages_again: usize,
     /// Maximum number of frames in a batch.
