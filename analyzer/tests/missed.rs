@@ -14,7 +14,7 @@ use rdmascope_analyzer::rules::Severity;
 use rdmascope_dissector::frame::{self, Addr, LinkType};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::ib::icrc::{self, Cover};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Errors against a peer that are more than a guess.
 fn blames(report: &Report) -> impl Iterator<Item = &Finding> {
@@ -479,4 +479,119 @@ fn numbers_used_again_blame_nobody() {
         whole.besides(&both, "one after the other", &mut wrong);
     }
     nothing(&wrong);
+}
+
+/// The numbers of a frame's sender and of its peer, moved on: sequence numbers of TCP by what `by` says for the address
+/// it came from, PSNs by a quarter of their range. Other frames stay as they are; `None` if one cannot be rewritten.
+fn renumbered(frame: &Frame, by: &mut impl FnMut(&[u8]) -> [u32; 2]) -> Option<Frame> {
+    let mut frame = frame.clone();
+    let ip = ipv4(&mut frame.bytes)?;
+    let length = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+    match ip[9] {
+        6 => {
+            let old = ip[24..32].to_vec();
+            for (at, add) in [24, 28].into_iter().zip(by(&ip[12..16])) {
+                let number = u32::from_be_bytes(ip[at..at + 4].try_into().unwrap()).wrapping_add(add);
+                ip[at..at + 4].copy_from_slice(&number.to_be_bytes());
+            }
+            let new = ip[24..32].to_vec();
+            adjust(ip, 36, &old, &new);
+        }
+        17 if ip[22..24] == 4791u16.to_be_bytes() && length <= ip.len() && ip[33..36] > [0, 0, 1][..] => {
+            ip[37] = ip[37].wrapping_add(0x40);
+            ip[26..28].fill(0);
+            let crc = icrc::invariant(Cover::Ipv4, &ip[..length - 4])?;
+            ip[length - 4..length].copy_from_slice(&crc.to_le_bytes());
+        }
+        _ => {}
+    }
+    Some(frame)
+}
+
+/// A connection whose numbers are suddenly far away: much of it was not captured, or its queue pairs and ports are those
+/// of another one now, whose handshake was not captured, nor the end of the one before.
+#[test]
+fn numbers_that_jump_blame_nobody() {
+    const FAR: u32 = 50 << 20;
+    let mut wrong = Vec::new();
+    let (mut tried, mut kinds) = (0, BTreeSet::new());
+    for whole in Whole::real() {
+        for (what, [ahead, behind]) in [
+            ("both ahead", [FAR, FAR + (10 << 20)]),
+            ("both behind", [FAR.wrapping_neg(), (FAR + (10 << 20)).wrapping_neg()]),
+            ("one ahead, one behind", [FAR, FAR.wrapping_neg()]),
+            ("one behind, one ahead", [FAR.wrapping_neg(), FAR]),
+        ] {
+            let cut = whole.frames.len() * 3 / 5;
+            let mut of_one = None;
+            let mut by = |source: &[u8]| {
+                let first = of_one.get_or_insert_with(|| source.to_vec());
+                if source == first.as_slice() { [ahead, behind] } else { [behind, ahead] }
+            };
+            let rest = whole.frames.iter().skip(cut + 20);
+            let Some(rest) = rest.map(|frame| renumbered(frame, &mut by)).collect::<Option<Vec<Frame>>>() else {
+                continue;
+            };
+            tried += 1;
+            kinds.insert(what);
+            let both: Vec<Frame> = whole.frames[..cut].iter().cloned().chain(rest).collect();
+            whole.besides(&both, what, &mut wrong);
+            let guesses = |frames: &[Frame]| {
+                let found = analyze_frames(frames).0.findings;
+                let errors = found.iter().filter(|f| f.severity == Severity::Error && f.by != Blame::Unknown);
+                errors.map(|f| (f.rule.id(), f.by)).collect::<BTreeSet<_>>()
+            };
+            let more: Vec<_> = guesses(&both).difference(&guesses(&whole.frames)).copied().collect();
+            if !more.is_empty() {
+                wrong.push(format!("{}, {what}: {more:?}", whole.name));
+            }
+        }
+    }
+    assert!(tried > 100 && kinds.len() == 4, "{tried}");
+    nothing(&wrong);
+}
+
+/// The queue pairs of a connection carry another protocol: they are those of another connection now.
+#[test]
+fn queue_pairs_with_another_protocol_are_of_another_connection() {
+    let (smb, nfs) = (frames("smb-roce"), frames("nfs-roce-v42"));
+    // the queue pair of each host
+    let pairs = |frames: &[Frame]| {
+        let mut found = BTreeMap::new();
+        for frame in frames {
+            let Frame { meta, bytes } = frame;
+            let packet = frame::decode(meta.link_type, bytes, meta.wire_len, &frame::Options::default(), &mut Off);
+            if let (frame::Body::Ib(ib), Addr::V4(host)) = (&packet.body, packet.dst)
+                && ib.bth.dest_qp > 1
+            {
+                found.entry(host).or_insert(ib.bth.dest_qp);
+            }
+        }
+        assert_eq!(found.len(), 2);
+        found
+    };
+    for (one, two) in [(&smb, &nfs), (&nfs, &smb)] {
+        let own = pairs(one);
+        let shift = one[one.len() - 1].meta.time_ns + 60_000_000_000 - two[0].meta.time_ns;
+        // begun in the middle, with the queue pairs of the first, and PSNs far from its own
+        let moved = two.iter().skip(two.len() / 2).filter_map(|frame| {
+            let mut frame = renumbered(&later(frame, shift), &mut |_| [0, 0])?;
+            let ip = ipv4(&mut frame.bytes)?;
+            let length = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+            let host: [u8; 4] = ip[16..20].try_into().unwrap();
+            let is_data = ip[9] == 17 && ip[33..36] > [0, 0, 1][..];
+            ip[33..36].copy_from_slice(&own.get(&host).filter(|_| is_data)?.to_be_bytes()[1..]);
+            let crc = icrc::invariant(Cover::Ipv4, &ip[..length - 4])?;
+            ip[length - 4..length].copy_from_slice(&crc.to_le_bytes());
+            Some(frame)
+        });
+        let begun = one.len() * 4 / 5;
+        let both: Vec<Frame> = one[..begun].iter().cloned().chain(moved).collect();
+        assert!(both.len() > begun + 100);
+        let (report, _) = analyze_frames(&both);
+        let found: Vec<_> = blames(&report).map(|f| (f.rule.id(), f.by, f.frame)).collect();
+        assert_eq!(found, []);
+        let protocols: BTreeSet<_> = report.connections.iter().map(|c| c.protocol.name()).collect();
+        assert_eq!(protocols, BTreeSet::from(["SMB Direct", "NFS/RDMA"]));
+    }
 }

@@ -317,6 +317,8 @@ struct Sender {
     next: Option<u32>,
     /// Its peer acknowledged data before any of it was seen.
     began_late: bool,
+    /// Its PSNs jumped too far for packets that were missed to be counted.
+    has_jumped: bool,
     /// Number of PSNs by which the next request may be ahead of `next`, because the number of responses to a Read is
     /// not known.
     slack: u32,
@@ -542,6 +544,12 @@ impl IbFlow {
         self.senders[requester.index()]
             .next
             .is_some_and(|next| psn::ahead(next, psn).unsigned_abs() > JUMP_MAX.unsigned_abs())
+    }
+
+    /// True if the PSNs of the requests of an end jumped: what it sends since may be of another connection.
+    #[inline]
+    pub fn has_jumped(&self, by: End) -> bool {
+        self.senders[by.index()].has_jumped
     }
 
     /// True if an end is to send this PSN next.
@@ -1040,7 +1048,7 @@ impl IbFlow {
         sender.filled.clear();
         sender.reads.clear();
         sender.jumped.clear();
-        (sender.open, sender.memory, sender.is_whole) = (None, None, false);
+        (sender.open, sender.memory, sender.is_whole, sender.has_jumped) = (None, None, false, true);
         (sender.next, sender.first, sender.slack) = (Some(number), Some(number), 0);
         (sender.acked, sender.acked_ahead, sender.acks_ahead) = (None, None, (0, At::default(), None));
         (sender.nak, sender.passed_over, sender.reread, sender.read_again) = (None, None, None, None);

@@ -359,6 +359,18 @@ impl TcpFlow {
             && self.streams[by.index()].distance(segment.seq).is_some_and(|distance| distance > FAR)
     }
 
+    /// True if a segment can be none of this connection though that is open: its sequence number and its
+    /// acknowledgment are both far from those of the connection, and at least one of them is far behind.
+    pub fn is_elsewhere(&self, by: End, segment: &Segment<'_>) -> bool {
+        let is_behind =
+            |end: End, number: u32| (number.wrapping_sub(self.streams[end.index()].next_seq()) as i32).is_negative();
+        self.is_far(by, segment)
+            && segment.flags & ACK != 0
+            && segment.check != Check::Bad
+            && self.streams[by.peer().index()].distance(segment.ack).is_some_and(|distance| distance > FAR)
+            && (is_behind(by, segment.seq) || is_behind(by.peer(), segment.ack))
+    }
+
     /// Time since which the receive window of an end is closed, if it is.
     pub fn zero_window_since(&self, by: End) -> Option<At> {
         self.zero_window_since[by.index()]

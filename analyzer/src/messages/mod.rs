@@ -381,6 +381,17 @@ fn recognize(cx: &FrameContext<'_>, send: &WholeSend<'_>, first: bool) -> Option
     }
 }
 
+/// True if a Send is a message of another protocol than the one that its connection carried so far.
+pub fn is_of_another(protocol: Protocol, bytes: &[u8], wire_length: u32) -> bool {
+    let smbd = || smbd::looks_like(bytes, wire_length);
+    let rpc = || rdmascope_dissector::wire::rpcrdma::looks_like(bytes);
+    match protocol {
+        Protocol::SmbDirect => rpc() && smbd().is_none(),
+        Protocol::RpcRdma => smbd() == Some(Certainty::Certain) && !rpc(),
+        _ => false,
+    }
+}
+
 fn begin_smbd(cx: &mut FrameContext<'_>, send: &WholeSend<'_>, first: bool) -> Smbd {
     let late = !first || cx.missed.any() || !smbd::begins_connection(send.bytes, send.wire_length);
     let known = cx.about.opening_seen && first;

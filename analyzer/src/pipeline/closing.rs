@@ -39,6 +39,13 @@ impl Pipeline<dyn Sink> {
         }
     }
 
+    /// Another connection has the numbers of one that is open from here on: its end was not captured, nor what came before it.
+    #[cold]
+    pub(super) fn end_unseen(&mut self, slot: u32, at: At) {
+        let Some(s) = self.table.get_mut(slot).filter(|s| s.connection.closed.is_none()) else { return };
+        End::BOTH.into_iter().for_each(|end| s.connection.gap(&mut self.env, at, end));
+    }
+
     /// A connection ends, or is not followed any more: its results go to the report.
     pub(super) fn close(&mut self, slot: u32, at: At) {
         let Some(mut gone) = self.table.remove(slot) else { return };

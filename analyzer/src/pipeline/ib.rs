@@ -7,11 +7,12 @@ use crate::connection::ConnectionState;
 use crate::connection::facts::Listener;
 use crate::env::Layer;
 use crate::finding::{Blame, Certainty, Rule, Site};
+use crate::messages::is_of_another;
 use crate::messages::smbd::begins_connection;
 use crate::op::{At, End};
 use crate::series::{Trouble, Volume};
 use crate::sink::Sink;
-use crate::summary::{Handshake, Peer, Transport};
+use crate::summary::{Handshake, Peer, Protocol, Transport};
 use alloc::boxed::Box;
 use rdmascope_dissector::fault::FaultKind;
 use rdmascope_dissector::frame::{Body, Carrier, Check, IbPacket, Packet};
@@ -356,6 +357,7 @@ impl Pipeline<dyn Sink> {
             };
         }
         if self.table.get(place.slot).is_some_and(|s| is_reused(s, place.end, row, ib)) {
+            self.end_unseen(place.slot, at);
             self.close(place.slot, at);
             place = self.new_flow(at, key, packet, ib, row);
         }
@@ -414,12 +416,23 @@ fn is_in_doubt(slot: &Slot, by: End, ib: &IbPacket<'_>) -> bool {
     slot.is_doubtful[by.index()] && ib.icrc == Check::Good && slot.connection.opening.rdma_opened.is_some()
 }
 
-/// True if a packet of an end is not one of its connection: that is closed, or the packet opens another one.
+/// True if a packet of an end is not one of its connection: that is closed, or the packet opens another one, or after a
+/// jump of the PSNs it is of another protocol.
 #[inline]
 fn is_reused(slot: &Slot, by: End, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
-    matches!(&slot.flow, Flow::Ib(flow) if flow.is_far(by, row.is_request(), ib.bth.psn))
+    let Flow::Ib(flow) = &slot.flow else { return false };
+    let is_far = flow.is_far(by, row.is_request(), ib.bth.psn);
+    let connection = &slot.connection;
+    (is_far || flow.has_jumped(by))
         && ib.icrc != Check::Bad
-        && (slot.connection.closed.is_some() || slot.connection.has_captured() && opens(row, ib))
+        && (is_far && (connection.closed.is_some() || connection.has_captured() && opens(row, ib))
+            || changes_protocol(connection.protocol(), row, ib))
+}
+
+/// True if a packet begins a message of another protocol than that of its connection.
+#[cold]
+fn changes_protocol(protocol: Protocol, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
+    row.verb == bth::Verb::Send && row.is_first() && is_of_another(protocol, ib.payload, ib.payload_length)
 }
 
 /// True if a packet is a message with which a connection begins: its ends may have crashed, and the capture may lack the

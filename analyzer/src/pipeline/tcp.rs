@@ -47,10 +47,12 @@ impl Pipeline<dyn Sink> {
             slot = self.table.by_tcp(from, to, network);
         } else if let Some(old) = slot
             && let Some(s) = self.table.get(old)
-            && s.connection.closed.is_some()
             && let Flow::Tcp(flow) = &s.flow
-            && flow.is_far(tcp_end(&s.connection, from), segment)
+            && let end = tcp_end(&s.connection, from)
+            && flow.is_far(end, segment)
+            && (s.connection.closed.is_some() || flow.is_elsewhere(end, segment))
         {
+            self.end_unseen(old, at);
             self.close(old, at);
             slot = None;
         }
