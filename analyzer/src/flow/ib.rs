@@ -317,7 +317,7 @@ struct Sender {
     next: Option<u32>,
     /// Its peer acknowledged data before any of it was seen.
     began_late: bool,
-    /// Its PSNs jumped too far for packets that were missed to be counted.
+    /// Its PSNs jumped too far for packets that were missed to be counted, and no Send came since.
     has_jumped: bool,
     /// Number of PSNs by which the next request may be ahead of `next`, because the number of responses to a Read is
     /// not known.
@@ -546,7 +546,7 @@ impl IbFlow {
             .is_some_and(|next| psn::ahead(next, psn).unsigned_abs() > JUMP_MAX.unsigned_abs())
     }
 
-    /// True if the PSNs of the requests of an end jumped: what it sends since may be of another connection.
+    /// True if the PSNs of the requests of an end jumped since its last Send: what it sends may be of another connection.
     #[inline]
     pub fn has_jumped(&self, by: End) -> bool {
         self.senders[by.index()].has_jumped
@@ -1652,6 +1652,7 @@ impl IbFlow {
             sender.memory = None;
             sender.has_hole = false;
             sender.whole = request.ext.reth.map(|r| r.dma_length);
+            sender.has_jumped &= !matches!(verb, Verb::Send | Verb::SendInvalidate);
         }
         let known = sender.open.is_some();
         let mut message_length = None;

@@ -546,7 +546,7 @@ impl TcpFlow {
                 self.thrice.get_or_insert_default()[by.index()].add(at, 1);
             }
             let asked = self.repairs[by.index()].reported(seq);
-            let copy = !is_next && self.copies[by.index()].has(at, seq, mark, false, asked);
+            let copy = !is_next && self.copies[by.index()].has(at, seq, mark, asked.is_none(), asked);
             let age = if is_next { None } else { self.copies[by.index()].first_age(at, seq) };
             if !is_next && self.streams[by.index()].found(at, seq, segment.payload_length) {
                 self.losses[by.index()].get_or_insert_default().misplaced.add(at, 1);
@@ -891,7 +891,7 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
     #[inline]
     fn piece(&mut self, piece: tcp::Piece<'_>) {
         let by = self.emitter.by;
-        let was_lost = self.framers[by.index()].is_lost();
+        let (was_lost, is_cut) = (self.framers[by.index()].is_lost(), piece.missing > 0);
         let mut next = Some(piece);
         while let Some(piece) = next {
             next = self.framers[by.index()]
@@ -903,7 +903,9 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
         if *self.verdict == Recognition::Undecided {
             self.decide();
         }
-        if !was_lost && self.framers[by.index()].is_lost() {
+        let framer = &self.framers[by.index()];
+        let becomes_lost = !was_lost && framer.is_lost();
+        if becomes_lost || is_cut && framer.is_searching() && *self.verdict == Recognition::Mpa {
             // messages pass unread until it is found again
             self.emitter.messages.lost(by);
             self.emitter.fact(FlowFact::Cut);
@@ -1094,7 +1096,10 @@ impl<T: Trace, S: FlowSink> Emitter<'_, T, S> {
             Crc::Used(Check::Bad) => self.fact(FlowFact::CrcBad),
             _ => {}
         }
-        let Ok((_, fpdu)) = wire::parse_fpdu(bytes, crc, self.t) else { return };
+        let Ok((_, fpdu)) = wire::parse_fpdu(bytes, crc, self.t) else {
+            self.messages.lost(self.by);
+            return self.fact(FlowFact::Cut);
+        };
         if crc == Crc::Used(Check::Bad) && self.crc_good[self.by.index()] > 0 {
             // it is not delivered (RFC 5044 8): shown as far as its headers, not followed
             let _ = rdmap::parse(fpdu.ulpdu, self.t);

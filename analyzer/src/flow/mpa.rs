@@ -184,7 +184,12 @@ impl Framer {
 
     /// True while the framing is lost and searched for.
     pub fn is_lost(&self) -> bool {
-        self.phase == Phase::Search && self.found.is_some()
+        self.is_searching() && self.found.is_some()
+    }
+
+    /// True while the framing is searched for: of bytes that are missing meanwhile nothing will be read.
+    pub fn is_searching(&self) -> bool {
+        self.phase == Phase::Search
     }
 
     /// Evidence for the framing; `None` as long as it is not known.

@@ -381,13 +381,16 @@ fn recognize(cx: &FrameContext<'_>, send: &WholeSend<'_>, first: bool) -> Option
     }
 }
 
-/// True if a Send is a message of another protocol than the one that its connection carried so far.
-pub fn is_of_another(protocol: Protocol, bytes: &[u8], wire_length: u32) -> bool {
-    let smbd = || smbd::looks_like(bytes, wire_length);
+/// True if the first packet of a Send is none of the protocol that its connection carried so far. `is_only`: the Send
+/// ends with it.
+pub fn is_of_another(protocol: Protocol, bytes: &[u8], wire_length: u32, is_only: bool) -> bool {
     let rpc = || rdmascope_dissector::wire::rpcrdma::looks_like(bytes);
     match protocol {
-        Protocol::SmbDirect => rpc() && smbd().is_none(),
-        Protocol::RpcRdma => smbd() == Some(Certainty::Certain) && !rpc(),
+        Protocol::SmbDirect => {
+            let is_smbd = smbd::looks_like(bytes, wire_length).is_some();
+            !is_smbd && (rpc() || !smbd::may_be_data(bytes, wire_length, is_only))
+        }
+        Protocol::RpcRdma => !rpc() && bytes.len() as u32 == wire_length,
         _ => false,
     }
 }
@@ -439,6 +442,9 @@ fn smb_direct<T: Trace>(
     if let Some(message) = message {
         cx.layer(Layer::Smb2);
         emit(&mut cx.of_message(message.is_unchecked), memory, &Message::Smb2(message), t);
+    }
+    if smbd.hid_message() {
+        cx.missed.hidden(by, cx.at);
     }
     if let Some(initiator) = smbd.link.initiator() {
         cx.roles.learn(initiator, Source::Negotiation);

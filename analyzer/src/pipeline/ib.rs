@@ -432,7 +432,8 @@ fn is_reused(slot: &Slot, by: End, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
 /// True if a packet begins a message of another protocol than that of its connection.
 #[cold]
 fn changes_protocol(protocol: Protocol, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
-    row.verb == bth::Verb::Send && row.is_first() && is_of_another(protocol, ib.payload, ib.payload_length)
+    let is_only = row.part == bth::Part::Only;
+    row.verb == bth::Verb::Send && row.is_first() && is_of_another(protocol, ib.payload, ib.payload_length, is_only)
 }
 
 /// True if a packet is a message with which a connection begins: its ends may have crashed, and the capture may lack the

@@ -42,7 +42,10 @@ impl Pipeline<dyn Sink> {
             match is_open.then(|| self.networks.begin((from.0, to.0), [tag; 2], open)).flatten() {
                 Some(other) => network = other,
                 // the ports are reused
-                None => self.close(old, at),
+                None => {
+                    self.end_unseen(old, at);
+                    self.close(old, at);
+                }
             }
             slot = self.table.by_tcp(from, to, network);
         } else if let Some(old) = slot

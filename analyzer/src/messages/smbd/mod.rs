@@ -95,6 +95,8 @@ pub struct Smbd {
     carries_smb2: bool,
     /// True if an encrypted message was seen.
     is_sealed: bool,
+    /// True if the capture cut a Send so short that nothing shows which message it carries.
+    hides: bool,
 }
 
 /// The four bytes that an SMB2 message of any framing begins with.
@@ -114,6 +116,14 @@ pub fn looks_like(bytes: &[u8], wire_length: u32) -> Option<Certainty> {
     }
     (is_credits_alone(&data.header, wire_length) && (data.header.credits_granted > 0 || data.header.flags == 1))
         .then_some(Certainty::Guess)
+}
+
+/// True if a Send, or the first packet of it, may be a data transfer message.
+pub fn may_be_data(bytes: &[u8], wire_length: u32, is_only: bool) -> bool {
+    if (bytes.len() as u32) < wire_length.min(DataTransfer::LEN as u32) {
+        return true;
+    }
+    smbd::parse_data(bytes, wire_length, &mut Off).is_ok_and(|(_, data)| data.inside || !is_only)
 }
 
 /// A data transfer message without data, in which nothing is out of order.
@@ -191,6 +201,11 @@ impl Smbd {
         let fragments = &mut self.fragments[by.index()];
         fragments.open = false;
         fragments.buffer.clear();
+    }
+
+    /// True if the last Send was cut so short that nothing shows which message it carries.
+    pub fn hid_message(&mut self) -> bool {
+        core::mem::take(&mut self.hides)
     }
 
     /// Negotiated values, and messages and credits by end A and B, for a report.
@@ -292,6 +307,7 @@ impl Smbd {
             } else {
                 // its credits and its content were cut off
                 self.missed(by);
+                self.hides = true;
             }
             return None;
         };
@@ -319,6 +335,8 @@ impl Smbd {
                 sink.broken(Rule::Smb2Malformed, by, Certainty::IfNothingWasMissed, text);
             }
         }
+        let is_cut_off = data.data.len() < 4.min(data.header.data_length as usize);
+        self.hides |= is_cut_off && data.inside && !self.fragments[by.index()].open;
         let message = self.fragments[by.index()].take(by, send, &data, waited)?;
         Some(Smb2Message { max_read_write_size: self.link.max_read_write_size, ..message })
     }
