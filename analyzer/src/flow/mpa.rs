@@ -239,6 +239,11 @@ impl Framer {
         self.phase = Phase::Other;
         self.search = None;
         let buf = core::mem::take(&mut self.buf);
+        // what was passed over in the search is not known any more
+        let missing = core::mem::take(&mut self.skipped);
+        if missing > 0 {
+            emit(Framed::Other(Piece { bytes: &[], missing, in_frame: false }));
+        }
         if !buf.is_empty() {
             emit(Framed::Other(Piece { bytes: &buf, missing: 0, in_frame: false }));
         }

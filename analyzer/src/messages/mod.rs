@@ -184,6 +184,9 @@ impl Messages {
         t: &mut T,
         emit: &mut impl FnMut(&mut FrameContext<'_>, &mut Memory, &Message<'_>, &mut T),
     ) {
+        if piece.missing > 0 && self.kind != stream::Kind::Other {
+            cx.missed.hidden(piece.by, piece.at);
+        }
         if self.kind == stream::Kind::Undecided {
             self.kind = stream::recognize(piece.bytes);
             self.protocol = match self.kind {
@@ -198,9 +201,6 @@ impl Messages {
         }
         if self.kind == stream::Kind::Other {
             return;
-        }
-        if piece.missing > 0 {
-            cx.missed.hidden(piece.by, piece.at);
         }
         let kind = self.kind;
         let is_unread = self.streams[piece.by.index()].take(kind, piece, &mut |record| {
