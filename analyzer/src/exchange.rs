@@ -109,6 +109,39 @@ const SYSTEM_ERR: u32 = REFUSED | 5;
 /// `RPC_MISMATCH`: the call was not of version 2 of RPC.
 const RPC_MISMATCH: u32 = REFUSED | 6;
 
+/// Requests of one command that failed with one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failures {
+    /// `READ`, `CREATE`, …
+    pub command: &'static str,
+    /// The status.
+    pub status: Status,
+    /// Number of requests.
+    pub count: u64,
+    /// The first reply.
+    pub first: At,
+}
+
+/// Values of NTSTATUS that are part of normal work with files.
+const ORDINARY: [&str; 16] = [
+    "STATUS_END_OF_FILE",
+    "STATUS_BUFFER_OVERFLOW",
+    "STATUS_OBJECT_NAME_NOT_FOUND",
+    "STATUS_OBJECT_PATH_NOT_FOUND",
+    "STATUS_OBJECT_NAME_INVALID",
+    "STATUS_OBJECT_NAME_COLLISION",
+    "STATUS_NO_SUCH_FILE",
+    "STATUS_NO_MORE_FILES",
+    "STATUS_FILE_IS_A_DIRECTORY",
+    "STATUS_NOT_A_DIRECTORY",
+    "STATUS_STOPPED_ON_SYMLINK",
+    "STATUS_IO_REPARSE_TAG_NOT_HANDLED",
+    "STATUS_PATH_NOT_COVERED",
+    "STATUS_FS_DRIVER_REQUIRED",
+    "STATUS_DELETE_PENDING",
+    "STATUS_CANCELLED",
+];
+
 /// Values of NTSTATUS that mean damage.
 const DAMAGE: [&str; 15] = [
     "STATUS_IN_PAGE_ERROR",
@@ -174,6 +207,15 @@ impl Status {
             // ERR_IO, ERR_NOSPC, ERR_DQUOT, ERR_SERVERFAULT, ERR_BADXDR
             Self(Family::Rpc, 5 | 28 | 69 | 10_006 | 10_036) => true,
             Self(Family::Rpc, code) => [GARBAGE_ARGS, SYSTEM_ERR, RPC_MISMATCH].contains(&code),
+        }
+    }
+
+    /// True if it is part of normal work with files: a name that is not there, the end of a file, a wait.
+    pub fn is_ordinary(self) -> bool {
+        match self {
+            Self(Family::Smb2, code) => NtStatus(code).name().is_some_and(|name| ORDINARY.contains(&name)),
+            // ERR_NOENT, ERR_EXIST, ERR_NOTDIR, ERR_ISDIR, ERR_DELAY, ERR_GRACE, ERR_SYMLINK
+            Self(Family::Rpc, code) => matches!(code, 2 | 17 | 20 | 21 | 10_008 | 10_013 | 10_029),
         }
     }
 
@@ -424,6 +466,8 @@ stored_enum!(DataPath { Inline, Rdma, RdmaInvalidate, RdmaTransform });
 stored!(Descriptor { offset, token, length });
 stored!(Transfer { operations, frames, bytes, first, last });
 stored_enum!(Family { Smb2, Rpc });
+stored!(Status { 0, 1 });
+stored!(Failures { command, status, count, first });
 stored!(Exchange {
     id,
     connection,

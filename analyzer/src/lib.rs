@@ -42,6 +42,7 @@ pub mod devices;
 pub mod env;
 pub mod episodes;
 pub mod exchange;
+mod failing;
 pub mod finding;
 pub mod flow;
 #[doc(hidden)]

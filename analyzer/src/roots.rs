@@ -9,7 +9,7 @@
 use crate::answer;
 use crate::episodes::Waiter;
 use crate::episodes::cost::is_of_the_wire;
-use crate::exchange::{Family, Status};
+use crate::exchange::{Failures, Family};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, sentence};
 use crate::op::At;
 use crate::outcome::{Ending, Outcome, layer};
@@ -482,14 +482,12 @@ impl<'r> Root<'r> {
         self.waited.truncate(WAITED_SHOWN);
         if let Some((family, is_damage)) = failures_of(self.rule) {
             let mut sums: Vec<(&'static str, String, u64)> = Vec::new();
-            for (command, _, code, n) in here()
-                .flat_map(|c| &c.failures)
-                .filter(|(_, of, code, _)| *of == family && Status(*of, *code).is_damage() == is_damage)
-            {
-                let status = Status(family, *code).to_string();
-                match sums.iter_mut().find(|(c, s, _)| c == command && *s == status) {
-                    Some((.., sum)) => *sum += n,
-                    None => sums.push((command, status, *n)),
+            let is_of_rule = |f: &&Failures| f.status.0 == family && f.status.is_damage() == is_damage;
+            for failures in here().flat_map(|c| &c.failures).filter(is_of_rule) {
+                let (command, status, count) = (failures.command, failures.status.to_string(), failures.count);
+                match sums.iter_mut().find(|(c, s, _)| *c == command && *s == status) {
+                    Some((.., sum)) => *sum += count,
+                    None => sums.push((command, status, count)),
                 }
             }
             sums.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.0, &a.1).cmp(&(b.0, &b.1))));
@@ -585,6 +583,7 @@ fn join(list: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exchange::Status;
     use crate::finding::Site;
     use crate::outcome::{Purpose, Stage, Success};
     use alloc::vec;
@@ -748,10 +747,16 @@ mod tests {
     fn failed_requests_are_told_by_command_and_status() {
         let mut report = report([on(1, Rule::Smb2Error, Blame::Server, 3, 1)]);
         let denied = 0xc000_0022;
+        let failed = |command: &'static str, status: Status, count: u64| Failures {
+            command,
+            status,
+            count,
+            first: At::default(),
+        };
         report.connections[0].failures = vec![
-            ("CREATE", Family::Smb2, denied, 1200),
-            ("READ", Family::Smb2, denied, 1),
-            ("CREATE", Family::Rpc, 5, 9),
+            failed("CREATE", Status(Family::Smb2, denied), 1200),
+            failed("READ", Status(Family::Smb2, denied), 1),
+            failed("CREATE", Status(Family::Rpc, 5), 9),
         ];
         let finding = report.findings.iter().next().unwrap().clone();
         let one = "A request failed: CREATE STATUS_ACCESS_DENIED ×1,200, READ STATUS_ACCESS_DENIED";

@@ -1380,6 +1380,21 @@ rules! {
         ],
         cure: "Look at the log of the side that hung up, at the time of this frame.",
     }
+    AllFailed "ALL-FAILED" Warn Connection "[MS-SMB2] 2.2.2; [MS-ERREF] 2.3.1; RFC 1813 2.6; RFC 8881 15.1" {
+        title: "Not one of the requests that open, read or write files succeeded.",
+        says: "Every request is answered, so no rule is broken; but a client whose every READ or WRITE fails, or that \
+            cannot open a file, did \
+               not get what it wanted. Requests of all connections between the two hosts are counted together. A status \
+            that belongs to normal \
+               work, such as a name that does not exist or the end of a file, does not count.",
+        causes: [
+            "The user has no permission: of the share or export, or of the file",
+            "The share or export is read-only, or the file is locked or open elsewhere",
+            "The server lost its state: sessions, handles or file ids of before its restart",
+        ],
+        cure: "The status says why. Read it beside the server's own log, and look at permissions of the export and of \
+            the file system.",
+    }
     MpaStartup "MPA-STARTUP" Error Connection "RFC 5044 7.1" {
         title: "The iWARP connection was never established: there is no MPA Reply.",
         says: "The initiator sends an MPA Request and waits for the MPA Reply; it may give up when none comes. \

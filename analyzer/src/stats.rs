@@ -1,7 +1,7 @@
 //! Exchanges counted by command.
 
 use crate::episodes::time::{Owner, Time};
-use crate::exchange::{Exchange, Family};
+use crate::exchange::{Exchange, Failures, Status};
 use crate::latency::Latency;
 use crate::op::{At, End};
 use crate::stored::stored;
@@ -58,8 +58,7 @@ pub struct Commands {
     rows: Vec<Command>,
     /// Those that may have been slow: decided when the median is known.
     long: Vec<Long>,
-    /// Failed requests: command, protocol, status, number.
-    failures: Vec<(&'static str, Family, u32, u64)>,
+    failures: Vec<Failures>,
     /// The first request of those that were not answered, and that must be.
     oldest_open: Option<At>,
     /// Those that count, the first of them.
@@ -125,7 +124,8 @@ impl Commands {
     /// Counts an exchange that is complete, or never will be.
     pub fn add(&mut self, exchange: &Exchange) {
         if let Some(status) = exchange.status.filter(|_| exchange.failed) {
-            self.fail(exchange.command, exchange.family, status, 1);
+            let (command, family, first) = (exchange.command, exchange.family, exchange.reply.unwrap_or_default());
+            self.fail(Failures { command, status: Status(family, status), count: 1, first });
         }
         let place = self.place(exchange.command);
         let row = &mut self.rows[place];
@@ -168,20 +168,20 @@ impl Commands {
     /// Adds the counts of another layer, or of the other half of a connection.
     pub fn absorb(&mut self, other: &Self) {
         other.rows.iter().for_each(|row| self.join(row));
-        for &(command, family, status, count) in &other.failures {
-            self.fail(command, family, status, count);
-        }
+        other.failures.iter().for_each(|failures| self.fail(*failures));
         self.time += &other.time;
         self.oldest_open = [self.oldest_open, other.oldest_open].into_iter().flatten().min();
         let room = OPEN_MAX.saturating_sub(self.open.len());
         self.open.extend(other.open.iter().take(room));
     }
 
-    fn fail(&mut self, command: &'static str, family: Family, status: u32, count: u64) {
-        match self.failures.iter().position(|(c, f, s, _)| (*c, *f, *s) == (command, family, status)) {
-            Some(place) => self.failures[place].3 += count,
-            None if self.failures.len() >= FAILURES_MAX => {}
-            None => self.failures.push((command, family, status, count)),
+    fn fail(&mut self, new: Failures) {
+        let is_same = |known: &&mut Failures| (known.command, known.status) == (new.command, new.status);
+        if let Some(known) = self.failures.iter_mut().find(is_same) {
+            known.count += new.count;
+            known.first = known.first.min(new.first);
+        } else if self.failures.len() < FAILURES_MAX {
+            self.failures.push(new);
         }
     }
 
@@ -313,8 +313,8 @@ impl Commands {
         &self.open
     }
 
-    /// Failed requests: command, protocol, status, number.
-    pub fn failures(&self) -> &[(&'static str, Family, u32, u64)] {
+    /// Failed requests.
+    pub fn failures(&self) -> &[Failures] {
         &self.failures
     }
 
@@ -330,6 +330,7 @@ stored!(Long { command, latency, replier, reply, server, is_unheard, counts });
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exchange::Family;
 
     fn answered(command: &'static str, latency: i64, pending: bool) -> Exchange {
         let at = |time| At { frame: 1, time };

@@ -1357,6 +1357,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::CmReject, |c| { c.cm_request(445); c.cm_reject(); }, |c| c.connect(445)),
     (Rule::CmTimeout, |c| { c.cm_request(445); c.wait(25 * SECOND); datagram(c, 64); }, |c| { c.smb(); c.wait(25 * SECOND); datagram(c, 64); }),
     (Rule::CmDisconnect, |c| { c.smb(); c.echo_request(); c.cm_disconnect(C); }, |c| { c.smb(); c.echo(); c.cm_disconnect(C); }),
+    (Rule::AllFailed, |c| read_answered(c, 0xc000_0022, &Conversation::error_body()), |c| read_answered(c, 0xc000_0011, &Conversation::error_body())),
     (Rule::MpaStartup, silent, |c| mpa(c, Conversation::startup(false), Conversation::startup(true))),
     (Rule::TcpRefused, refused, |c| c.tcp_open()),
     (Rule::MpaReject, |c| mpa(c, Conversation::startup(false), Startup { reject: true, ..Conversation::startup(true) }), |c| mpa(c, Conversation::startup(false), Conversation::startup(true))),

@@ -8,7 +8,7 @@ use crate::path::Attempt;
 use crate::report::Report;
 use crate::rpcbind::Registrations;
 use crate::sink::Sink;
-use crate::{audit, path, report};
+use crate::{audit, failing, path, report};
 use alloc::vec::Vec;
 
 impl<S: Sink> Pipeline<S> {
@@ -83,6 +83,7 @@ impl Pipeline<dyn Sink> {
         let sessions = core::mem::take(&mut self.env.sessions);
         let mut report = self.assemble(connections, capture, slowest, sessions);
         path::conclude(&mut report, attempts, &self.unreachable);
+        failing::conclude(&mut report);
         audit::conclude(&mut report);
         report
     }

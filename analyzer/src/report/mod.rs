@@ -2,7 +2,7 @@
 
 use crate::episodes;
 use crate::episodes::time::Time;
-use crate::exchange::{Exchange, Family};
+use crate::exchange::{Exchange, Failures};
 use crate::finding::{Blame, Finding, Findings};
 use crate::op::{At, End};
 use crate::stored::stored;
@@ -124,8 +124,8 @@ pub struct Connection {
     pub mirrors: crate::mirror::Set,
     /// Exchanges by command.
     pub commands: Vec<Command>,
-    /// Failed requests: command, protocol, status, number; bounded.
-    pub failures: Vec<(&'static str, Family, u32, u64)>,
+    /// Failed requests by command and status; bounded.
+    pub failures: Vec<Failures>,
     /// Marking of its packets, and answers to congestion.
     pub network: crate::marking::Network,
     /// Progress of the connection.

@@ -345,9 +345,9 @@ const OF_THE_USER: [&str; 10] = [
 ];
 
 /// What a client does to mount something.
-const MOUNTS: [&str; 4] = ["TREE_CONNECT", "EXCHANGE_ID", "CREATE_SESSION", "SETCLIENTID"];
+const MOUNTS: [&str; 5] = ["TREE_CONNECT", "EXCHANGE_ID", "CREATE_SESSION", "SETCLIENTID", "MNT"];
 /// What a mount that fails consists of besides.
-const AROUND: [&str; 9] = [
+const AROUND: [&str; 13] = [
     "NEGOTIATE",
     "SESSION_SETUP",
     "LOGOFF",
@@ -357,6 +357,10 @@ const AROUND: [&str; 9] = [
     "NULL",
     "DESTROY_SESSION",
     "DESTROY_CLIENTID",
+    "GETPORT",
+    "GETADDR",
+    "EXPORT",
+    "UMNT",
 ];
 
 /// The command of a mount that the server refused, with the status, if nothing came of the connection for it.
@@ -365,7 +369,7 @@ fn refused_mount(c: &Connection) -> Option<(&'static str, Status)> {
     if done.clone().any(|name| !MOUNTS.contains(&name) && !AROUND.contains(&name)) {
         return None;
     }
-    let refused = c.failures.iter().map(|(command, family, status, _)| (*command, Status(*family, *status)));
+    let refused = c.failures.iter().map(|failures| (failures.command, failures.status));
     // the share with the server's pipes is one, too; and who is told that there is no such program tries another version
     let mut decisive = refused.filter(|(command, status)| MOUNTS.contains(command) && status.number().is_some());
     decisive.find(|(command, _)| *command == "TREE_CONNECT" || !done.clone().any(|name| name == *command))

@@ -25,6 +25,7 @@ use hashbrown::HashMap;
 use rdmascope_dissector::fault::FaultKind;
 use rdmascope_dissector::text::Elapsed;
 use rdmascope_dissector::trace::Trace;
+use rdmascope_dissector::wire::mount;
 use rdmascope_dissector::wire::nfs::{self, Op, Visit};
 use rdmascope_dissector::wire::portmap::Mapping;
 use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, MessageType, Program};
@@ -127,6 +128,10 @@ impl<'a> Visit<'a> for Names {
     #[inline]
     fn op(&mut self, op: &Op<'a>) {
         self.take(op);
+    }
+
+    fn mounted(&mut self, status: mount::Status) {
+        self.status = Some(status.0).filter(|status| *status != 0);
     }
 
     fn mapping(&mut self, mapping: &Mapping<'a>) {

@@ -3,7 +3,7 @@
 
 use crate::field::Def;
 use crate::trace::Trace;
-use crate::wire::nfs::{ShownText, end, handle, handle_v2};
+use crate::wire::nfs::{ShownText, Visit, end, handle, handle_v2};
 use crate::wire::rpc::{self, Memo};
 use crate::wire::xdr::{Read, Xdr};
 
@@ -71,7 +71,12 @@ fields! {
 ///
 /// # Errors
 /// The bytes cannot be decoded; the observer has been notified.
-pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read<()> {
+pub fn decode<'a, T: Trace, V: Visit<'a>>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    memo: &Memo,
+    visitor: &mut V,
+) -> Read<()> {
     x.t.protocol("MOUNT");
     x.scope(f::PROTOCOL, |x| {
         let procedure = Procedure(memo.procedure);
@@ -94,6 +99,7 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
             }
             (Procedure::MNT, false) => {
                 let status = Status(x.u32(f::STATUS)?);
+                visitor.mounted(status);
                 if T::ON && status != Status::OK {
                     x.t.info(format_args!("Error: {status}"));
                 }
@@ -157,15 +163,15 @@ mod tests {
         let memo = Memo::new(Program::MOUNT, version, procedure);
         let mut tree = Tree::new();
         tree.begin(bytes);
-        decode(&mut Xdr::new(&Stream::whole(bytes), &mut tree), call, &memo).unwrap();
+        decode(&mut Xdr::new(&Stream::whole(bytes), &mut tree), call, &memo, &mut ()).unwrap();
         assert!(tree.faults.is_empty());
         assert_eq!(tree.all(xdr::f::UNDECODED.name).count(), 0);
         for n in 0..bytes.len() {
             let mut tree = Tree::new();
             tree.begin(&bytes[..n]);
-            assert!(decode(&mut Xdr::new(&Stream::whole(&bytes[..n]), &mut tree), call, &memo).is_err());
+            assert!(decode(&mut Xdr::new(&Stream::whole(&bytes[..n]), &mut tree), call, &memo, &mut ()).is_err());
             assert_eq!(tree.faults.len(), 1);
-            assert!(decode(&mut Xdr::new(&Stream::whole(&bytes[..n]), &mut Off), call, &memo).is_err());
+            assert!(decode(&mut Xdr::new(&Stream::whole(&bytes[..n]), &mut Off), call, &memo, &mut ()).is_err());
         }
         tree
     }

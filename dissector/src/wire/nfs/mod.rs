@@ -130,6 +130,10 @@ pub trait Visit<'a> {
     /// A portmapper was asked where a program listens, or a program was registered.
     #[inline]
     fn mapping(&mut self, _: &portmap::Mapping<'a>) {}
+
+    /// MOUNT answered MNT with this status.
+    #[inline]
+    fn mounted(&mut self, _: mount::Status) {}
 }
 
 impl<'a> Visit<'a> for () {
@@ -192,7 +196,7 @@ pub(crate) fn program<'a, T: Trace, V: Visit<'a>>(
         (Program::NFS, 3) => v3::decode(x, call, memo.procedure, visitor),
         (Program::NFS, 4) => v4::decode(x, call, memo, visitor),
         _ if memo.is_callback() => v4::decode(x, call, memo, visitor),
-        (Program::MOUNT, 1..=3) => mount::decode(x, call, memo),
+        (Program::MOUNT, 1..=3) => mount::decode(x, call, memo, visitor),
         (Program::NLM, 1..=4) => nlm::decode(x, call, memo),
         (Program::PORTMAP, 2..=4) => portmap::decode(x, call, memo, visitor),
         (Program::NFSACL, 2 | 3) => nfsacl::decode(x, call, memo),
