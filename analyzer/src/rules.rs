@@ -969,6 +969,17 @@ rules! {
         causes: ["The sender uses another cipher than was negotiated", "Both types are listed for one payload"],
         cure: "Compare with the cipher in the NEGOTIATE response. The peer will fail the request.",
     }
+    Smb2MaxSize "SMB2-MAX-SIZE" Error Smb2 "[MS-SMB2] 2.2.4, 3.2.4.6, 3.2.4.7, 3.3.5.12, 3.3.5.13" {
+        title: "A READ or WRITE is larger than the server accepts.",
+        says: "MaxReadSize and MaxWriteSize of the NEGOTIATE response are the most that the server takes in one request; \
+            a client splits what is \
+               larger. The server answers STATUS_INVALID_PARAMETER.",
+        causes: [
+            "A client whose size of READs or WRITEs (rsize, wsize) is set above what this server accepts",
+            "A client that keeps the sizes of another server, or of another channel",
+        ],
+        cure: "Lower rsize and wsize of the mount, or leave them out: the client then takes the server's own.",
+    }
     Smb2Credit "SMB2-CREDIT" Error Smb2 "[MS-SMB2] 3.1.5.2, 3.2.4.1.2, 3.2.4.1.5, 3.3.1.2, 3.3.5.2.5" {
         title: "SMB2 credits (not those of SMB Direct) are overdrawn, charged too low, or withheld until none are left.",
         says: "A client holds a credit for each message id that it uses. READ, WRITE, IOCTL, QUERY_DIRECTORY, \

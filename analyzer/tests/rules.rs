@@ -1317,6 +1317,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::Smb2TransformReserved, |c| transformed(c, &transform(|t| t.reserved1 = 1, |_| ())), transform_well),
     (Rule::Smb2TransformBounds, |c| transformed(c, &transform(|t| t.descriptor_offset = 64, |_| ())), transform_well),
     (Rule::Smb2TransformLengths, |c| transformed(c, &transform(|_| (), |k| k.nonce_length = 10)), transform_well),
+    (Rule::Smb2MaxSize, |c| { c.smb(); c.smb2_read(0, (1 << 20) + 1, &[]); }, |c| { c.smb(); c.smb2_read(0, 1 << 20, &[]); }),
     (Rule::Smb2Credit, |c| two_echoes(c, 1), |c| two_echoes(c, 2)),
     (Rule::Smb2MessageId, |c| echo_with(c, |h| h.message_id = 1), |c| echo_with(c, |_| ())),
     (Rule::Smb2Reply, |c| { c.smb(); let h = c.echo_request(); (0..2).for_each(|_| c.reply(&h, 0, &[4, 0, 0, 0])); }, |c| { c.smb(); c.echo(); }),

@@ -373,12 +373,32 @@ const REJECTED: &[(RejectReason, &str)] = &[
         data",
     ),
     (RejectReason::RNR_RETRY_COUNT, "The RNR retry count that was asked for is not accepted"),
+    (RejectReason::UNSUPPORTED, UNSUPPORTED),
+    (RejectReason::INVALID_TRANSPORT_TYPE, UNSUPPORTED),
+    (RejectReason::CLASS_VERSION, UNSUPPORTED),
+    (RejectReason::VENDOR_OPTION, UNSUPPORTED),
+    (RejectReason::INVALID_COMM_INSTANCE, CONFUSED),
+    (RejectReason::DUPLICATE_COMM_ID, CONFUSED),
+    (RejectReason::PORT_REDIRECT, REDIRECTED),
+    (RejectReason::PORT_AND_CM_REDIRECT, REDIRECTED),
+    (RejectReason::PRIMARY_LID, PATH),
+    (RejectReason::PRIMARY_SL, PATH),
+    (RejectReason::PRIMARY_TRAFFIC_CLASS, PATH),
+    (RejectReason::PRIMARY_HOP_LIMIT, PATH),
+    (RejectReason::PRIMARY_PACKET_RATE, PATH),
+    (RejectReason::PRIMARY_FLOW_LABEL, PATH),
 ];
+const UNSUPPORTED: &str = "The side that rejects does not support this kind of request or transport service";
+const CONFUSED: &str =
+    "The two sides do not mean the same attempt: a communication ID is in use twice, or is not valid";
+const REDIRECTED: &str = "The service is to be asked for at another port, which the rejection names";
+const PATH: &str = "A value of the path in the REQ is not valid for the port of the side that rejects";
+const OTHER: &str = "Its reason is about something else than the service that was asked for: see the REJ itself";
 const NO_ROOM: &str = "The adapter of the side that rejects has no queue pair or memory left for another connection";
 
 /// Cause of a rejection for this reason.
 pub(crate) fn why_rejected(reason: RejectReason) -> Option<&'static str> {
-    REJECTED.iter().find(|(known, _)| *known == reason).map(|(_, why)| *why)
+    Some(REJECTED.iter().find(|(known, _)| *known == reason).map_or(OTHER, |(_, why)| *why))
 }
 
 /// Cause of a rejection, if its answer says more than that no service listens.

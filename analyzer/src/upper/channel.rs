@@ -22,6 +22,8 @@ pub(crate) struct Agreed {
     transforms: Option<[bool; 2]>,
     /// Bytes of the cipher's nonce.
     nonce: Option<u16>,
+    /// Bytes that the server reads, and writes, for one request: MaxReadSize, MaxWriteSize.
+    pub most: Option<[u32; 2]>,
 }
 
 impl Agreed {
@@ -36,6 +38,7 @@ impl Agreed {
             multi_credit: Some(reply.fixed.large_mtu()),
             transforms: is_whole.then(|| [has(RdmaTransformId::ENCRYPTION), has(RdmaTransformId::SIGNING)]),
             nonce: cipher.map(|c| c.nonce_len() as u16).filter(|_| is_whole),
+            most: Some([reply.fixed.max_read_size, reply.fixed.max_write_size]),
         }
     }
 }
@@ -192,6 +195,7 @@ mod tests {
         multi_credit: Some(true),
         transforms: Some([true, false]),
         nonce: Some(12),
+        most: None,
     };
 
     fn descriptor(offset: u64, length: u32) -> Vec<u8> {

@@ -6,7 +6,7 @@ use super::payload::Payload;
 use super::{Answers, EARLY, is_unanswered};
 use crate::context::FrameContext;
 use crate::exchange::{DataPath, Descriptor, Exchange, Family, One, Status};
-use crate::finding::Rule;
+use crate::finding::{Blame, Certainty, Rule};
 use crate::messages::rpcrdma::{Kind, RpcMessage, Said, other_xid};
 use crate::missed::Rests;
 use crate::notes::Layer;
@@ -575,10 +575,14 @@ impl Rpc {
         if exchange.failed {
             let (command, status) = (exchange.command, Status(exchange.family, exchange.status.unwrap_or(0)));
             let rule = if status.is_damage() { Rule::RpcIoError } else { Rule::RpcError };
-            cx.report(rule, message.by, Rests::FRAME, format_args!("answered {command} with {status}"));
             if status.is_of_the_call() {
-                let by = cx.blame(message.by);
-                cx.env.findings.because(rule, Some(cx.about.id), by, Some(UNREADABLE));
+                // which of the two reads or writes it wrongly, the status does not say
+                let who = if caller == cx.roles.client_or_first() { "server" } else { "client" };
+                let text = format_args!("The {who} answered {command} with {status}");
+                cx.env.report(rule, Blame::Unknown, cx.site(cx.at), Certainty::Certain, text);
+                cx.env.findings.because(rule, Some(cx.about.id), Blame::Unknown, Some(UNREADABLE));
+            } else {
+                cx.report(rule, message.by, Rests::FRAME, format_args!("answered {command} with {status}"));
             }
         }
         self.answers.add(message.xid, pending.memo, pending.exchange.id);
@@ -780,7 +784,8 @@ fn same_xid(cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, by: End, rests:
 }
 
 /// Cause of a status that says that the server could not read a call.
-const UNREADABLE: &str = "A call that was damaged on its way or encoded wrongly";
+const UNREADABLE: &str =
+    "The client encoded the call wrongly, it was damaged on its way, or the server reads it wrongly: decode the call";
 
 /// Text of the finding about data in a chunk that GSS-API protects.
 const UNDER_GSS: &str = "reduced a data item under RPCSEC_GSS integrity or privacy";

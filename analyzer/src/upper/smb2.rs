@@ -917,6 +917,12 @@ impl Walk<'_, '_, '_> {
         let is_tcp = self.cx.about.transport == Some(Transport::Tcp);
         let cx = &mut *self.cx;
         let mut emit = |rule: Rule, text: core::fmt::Arguments<'_>| cx.report(rule, by, sure, text);
+        let is_read = pdu.header.command == Command::READ;
+        let (name, place) = if is_read { ("MaxReadSize", 0) } else { ("MaxWriteSize", 1) };
+        if let Some(most) = agreed.most.map(|most| most[place]).filter(|most| length > *most) {
+            let text = format_args!("sent a {command} of {length} bytes; the server's {name} is {most}");
+            emit(Rule::Smb2MaxSize, text);
+        }
         if is_tcp && info.channel != smb2::Channel::NONE {
             emit(
                 Rule::BugKsmbdChannelInfo,

@@ -12,10 +12,37 @@ use crate::rules::Group;
 use crate::series::Trouble;
 use rdmascope_dissector::trace::{Trace, Value};
 
-/// NAK codes of a packet out of sequence, a remote access error, and an error of the responder itself (IBA table 61).
+/// NAK codes of a packet out of sequence, an invalid request, a remote access error, and an error of the responder
+/// itself (IBA table 61).
 const SEQUENCE: u8 = 0;
+const INVALID_REQUEST: u8 = 1;
 const REMOTE_ACCESS: u8 = 2;
 const OPERATION: u8 = 3;
+
+/// Cause of an RNR NAK of a request that takes no receive.
+const BUSY: &str = "The receiver's adapter could not serve the request yet: a page of the memory was not there (on-demand \
+    paging), or its queue of Reads was full";
+
+/// Cause of a NAK with this code (IBA volume 1, 9.7.5.2.4); `is_unseen`: the capture shows nothing wrong with the request.
+const fn why_refused(code: u8, is_unseen: bool) -> Option<&'static str> {
+    Some(match (code, is_unseen) {
+        (INVALID_REQUEST, false) => {
+            "The message is longer than the buffer that its receiver posted, too many Reads are outstanding, or an opcode \
+                is out of order"
+        }
+        (INVALID_REQUEST, true) => {
+            "The receiver knows why: a buffer that is shorter than the message, a limit of Reads, or an operation that \
+                its queue pair does not allow"
+        }
+        (REMOTE_ACCESS, false) => "The key, the range or the rights are wrong (see the RDMA-KEY findings)",
+        (REMOTE_ACCESS, true) => {
+            "The receiver knows why: memory that it took back before its peer was done, or rights that the wire does \
+                not show"
+        }
+        (OPERATION, _) => "The responder failed while it carried out a valid request: its adapter or driver says more",
+        _ => return None,
+    })
+}
 
 impl Listener<'_> {
     /// True if an end was seen to break a rule that its peer's device, or what stands above it, may answer with a NAK.
@@ -27,6 +54,11 @@ impl Listener<'_> {
             f.connection == id && f.by == by && f.severity == Severity::Error && is_of_requests && f.rule != Rule::RcNak
         };
         self.connection.is_stray(end) || self.env.findings.iter().any(is_refused)
+    }
+
+    /// The cause of a finding of this connection.
+    fn because(&mut self, rule: Rule, by: Blame, why: Option<&'static str>) {
+        self.env.findings.because(rule, Some(self.connection.id), by, why);
     }
 
     /// A receiver asks for packets again, of which the capture has none.
@@ -60,6 +92,9 @@ impl Listener<'_> {
         };
         let text = format_args!("{fault} the {what} at PSN {psn}; {asked} to wait {wait:.2} ms");
         self.wire(at, Rule::RcRnr, blame, certainty, text);
+        if !takes_receive {
+            self.because(Rule::RcRnr, blame, Some(BUSY));
+        }
         if takes_receive && !is_excused {
             self.granted_without_receive(at, by, blame);
         }
@@ -250,7 +285,8 @@ impl IbSink for Listener<'_> {
                 };
                 if let Some(unseen) = unseen {
                     let text = format_args!("the request at PSN {psn} was refused, though {unseen} was seen: {name}");
-                    return self.wire(at, Rule::RcNak, Blame::Unknown, Certainty::Guess, text);
+                    self.wire(at, Rule::RcNak, Blame::Unknown, Certainty::Guess, text);
+                    return self.because(Rule::RcNak, Blame::Unknown, why_refused(code, true));
                 }
                 let blame = self.blame(doer);
                 let certainty = Certainty::IfNothingWasMissed;
@@ -271,6 +307,7 @@ impl IbSink for Listener<'_> {
                         format_args!("sent a request at PSN {psn} that was refused: {name}"),
                     );
                 }
+                self.because(Rule::RcNak, blame, why_refused(code, false));
             }
             IbFact::RnrNak { timer, psn, of } => {
                 health.rnr_naks += 1;
