@@ -122,6 +122,42 @@ pub struct Failures {
     pub first: At,
 }
 
+/// Meaning of a failing status for the work of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failing {
+    /// The file system answered: a name that is not there, the end of a file.
+    Ordinary,
+    /// Somebody else holds the file, or the server asks to wait.
+    Busy,
+    /// The server does not know the client's session or handles, or refuses it altogether.
+    Lost,
+    /// Anything else.
+    Failed,
+}
+
+/// Values of NTSTATUS for files and pipes that others hold.
+const BUSY: [&str; 9] = [
+    "STATUS_SHARING_VIOLATION",
+    "STATUS_FILE_LOCK_CONFLICT",
+    "STATUS_LOCK_NOT_GRANTED",
+    "STATUS_PIPE_EMPTY",
+    "STATUS_PIPE_BUSY",
+    "STATUS_PIPE_NOT_AVAILABLE",
+    "STATUS_INSTANCE_NOT_AVAILABLE",
+    "STATUS_OPLOCK_BREAK_IN_PROGRESS",
+    "STATUS_RETRY",
+];
+
+/// Values of NTSTATUS that say that a session, a share or a handle is no longer known.
+const LOST: [&str; 6] = [
+    "STATUS_USER_SESSION_DELETED",
+    "STATUS_NETWORK_SESSION_EXPIRED",
+    "STATUS_NETWORK_NAME_DELETED",
+    "STATUS_FILE_CLOSED",
+    "STATUS_FILE_INVALID",
+    "STATUS_INVALID_HANDLE",
+];
+
 /// Values of NTSTATUS that are part of normal work with files.
 const ORDINARY: [&str; 16] = [
     "STATUS_END_OF_FILE",
@@ -210,12 +246,27 @@ impl Status {
         }
     }
 
-    /// True if it is part of normal work with files: a name that is not there, the end of a file, a wait.
-    pub fn is_ordinary(self) -> bool {
-        match self {
-            Self(Family::Smb2, code) => NtStatus(code).name().is_some_and(|name| ORDINARY.contains(&name)),
-            // ERR_NOENT, ERR_EXIST, ERR_NOTDIR, ERR_ISDIR, ERR_DELAY, ERR_GRACE, ERR_SYMLINK
-            Self(Family::Rpc, code) => matches!(code, 2 | 17 | 20 | 21 | 10_008 | 10_013 | 10_029),
+    /// Meaning of a failure for the work of a client.
+    pub fn failing(self) -> Failing {
+        let Self(family, code) = self;
+        let kinds = [(Failing::Ordinary, &ORDINARY[..]), (Failing::Busy, &BUSY), (Failing::Lost, &LOST)];
+        match family {
+            Family::Smb2 => {
+                let name = NtStatus(code).name();
+                let kind = kinds.iter().find(|(_, names)| name.is_some_and(|name| names.contains(&name)));
+                kind.map_or(Failing::Failed, |(kind, _)| *kind)
+            }
+            Family::Rpc if code & REFUSED != 0 => Failing::Lost,
+            Family::Rpc => match code {
+                // ERR_NOENT, ERR_EXIST, ERR_NOTDIR, ERR_ISDIR, ERR_SYMLINK
+                2 | 17 | 20 | 21 | 10_029 => Failing::Ordinary,
+                // ERR_DELAY, ERR_DENIED, ERR_LOCKED, ERR_GRACE, ERR_SHARE_DENIED
+                10_008 | 10_010 | 10_012 | 10_013 | 10_015 => Failing::Busy,
+                // ERR_STALE, ERR_BADHANDLE, ERR_EXPIRED, ERR_STALE_CLIENTID to ERR_BAD_STATEID, ERR_ADMIN_REVOKED,
+                // ERR_BADSESSION, ERR_DEADSESSION, ERR_DELEG_REVOKED
+                70 | 10_001 | 10_011 | 10_022..=10_025 | 10_047 | 10_052 | 10_078 | 10_087 => Failing::Lost,
+                _ => Failing::Failed,
+            },
         }
     }
 

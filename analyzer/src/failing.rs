@@ -1,38 +1,53 @@
-//! Work that failed from beginning to end: a client whose every WRITE is refused breaks no rule, nor does its server, and
-//! still nothing worked.
+//! Work that failed to the end: a client whose every WRITE is refused breaks no rule, nor does its server, and still
+//! nothing worked.
 //!
 //! ```text
-//!   192.0.2.2 → 192.0.2.1   CREATE  12 answered   3 failed    works
-//!                           WRITE    9 answered   9 failed    told, with the status that came most often
+//!   192.0.2.2 → 192.0.2.1   CREATE  3 failed, 9 worked after them               works
+//!                           WRITE   9 failed, none worked                       told, with the status
+//!                           READ    5 worked, the last 60 failed                told, from the first of the 60 on
+//!                           any     none worked since, the session is unknown   told once, for all commands
 //! ```
 //!
-//! Requests of all connections between two hosts are counted together: a session shares them out. \[MS-SMB2\] 2.2.2;
+//! Requests of all connections between two hosts are looked at together: a session shares them out. \[MS-SMB2\] 2.2.2;
 //! RFC 1813 2.6; RFC 8881 15.1.
 
-use crate::exchange::{Failures, Family};
+use crate::exchange::{Failing, Family, Status};
 use crate::finding::{Blame, Certainty, Finding, Rule, Site};
+use crate::op::At;
 use crate::outcome::Outcome;
 use crate::report::{Connection, Handshake, Protocol, Report};
+use crate::stats::{AROUND, MOUNTS};
+use crate::summary::FailingRun;
 use alloc::format;
 use alloc::vec::Vec;
-use hashbrown::HashMap;
 use rdmascope_dissector::frame::Addr;
 
 /// Commands that are what a client is there for: they open, read and write files.
 const WORK: [&str; 4] = ["CREATE", "OPEN", "READ", "WRITE"];
+/// Requests in a row that are no accident.
+const MANY: u64 = 10;
+/// Requests in a row that the server no longer knows, from which on the client has not recovered.
+const SEVERAL: u64 = 3;
+/// ns for which a server may ask a client to wait.
+const PATIENCE: i64 = 10_000_000_000;
 
-/// Requests of one command between two hosts.
-#[derive(Debug, Default)]
-struct Work {
-    answered: u64,
-    failed: u64,
-    /// By status, each with the connection of its first reply.
-    failures: Vec<(Failures, u32)>,
-    /// True if the capture may lack a request, or its answer.
-    is_partial: bool,
+/// The connections between two hosts.
+struct Hosts<'r> {
+    client: Addr,
+    server: Addr,
+    family: Family,
+    connections: Vec<&'r Connection>,
 }
 
-/// Reports commands of which every request failed.
+/// Requests that failed one after the other, on a connection of which they are first.
+struct Run {
+    sum: FailingRun,
+    connection: u32,
+    /// True if none worked before them.
+    is_all: bool,
+}
+
+/// Reports commands whose requests failed to the end.
 pub(crate) fn conclude(report: &mut Report) {
     for finding in findings(&report.connections) {
         report.findings.add(finding);
@@ -40,8 +55,7 @@ pub(crate) fn conclude(report: &mut Report) {
 }
 
 fn findings(connections: &[Connection]) -> Vec<Finding> {
-    let mut hosts: Vec<(Addr, Addr, Family)> = Vec::new();
-    let mut work: HashMap<(Addr, Addr, Family, &'static str), Work> = HashMap::new();
+    let mut all: Vec<Hosts<'_>> = Vec::new();
     for c in connections {
         let family = match c.protocol {
             Protocol::SmbDirect | Protocol::Smb2 => Family::Smb2,
@@ -49,70 +63,129 @@ fn findings(connections: &[Connection]) -> Vec<Finding> {
             Protocol::Unknown => continue,
         };
         let (client, server) = (c.peers[0].address, c.peers[1].address);
-        if !hosts.contains(&(client, server, family)) {
-            hosts.push((client, server, family));
-        }
-        let is_hidden = c.smb.sealed.iter().any(|(n, _)| *n > 0) || c.outcome.as_ref().is_some_and(Outcome::failed);
-        let is_partial = c.progress.missed || c.handshake != Handshake::Seen || !c.client_known || is_hidden;
-        for command in WORK {
-            let work = work.entry((client, server, family, command)).or_default();
-            work.is_partial |= is_partial;
-            if let Some(row) = c.commands.iter().find(|row| row.name == command) {
-                work.answered += row.count.saturating_sub(row.unanswered);
-                work.failed += row.errors;
-            }
-            let of_command = c.failures.iter().filter(|f| f.command == command && f.status.0 == family);
-            work.failures.extend(of_command.map(|f| (*f, c.id)));
+        match all.iter_mut().find(|h| (h.client, h.server, h.family) == (client, server, family)) {
+            Some(hosts) => hosts.connections.push(c),
+            None => all.push(Hosts { client, server, family, connections: alloc::vec![c] }),
         }
     }
-    let mut found = Vec::new();
-    for (client, server, family) in hosts {
-        for command in WORK {
-            let Some(work) = work.remove(&(client, server, family, command)) else { continue };
-            found.extend(work.finding(command));
-        }
-    }
-    found
+    all.iter().flat_map(Hosts::findings).collect()
 }
 
-impl Work {
-    fn finding(self, command: &str) -> Option<Finding> {
-        let Self { answered, failed, mut failures, is_partial } = self;
-        let is_told = |(f, _): &(Failures, u32)| f.status.is_ordinary() || f.status.is_damage();
-        if failed == 0 || failed < answered || failures.is_empty() || failures.iter().any(is_told) {
+/// True if a command only prepares for work.
+fn is_preparation(name: &str) -> bool {
+    MOUNTS.contains(&name) || AROUND.contains(&name)
+}
+
+impl Hosts<'_> {
+    fn findings(&self) -> Vec<Finding> {
+        if let Some(run) = self.lost() {
+            return self.told("request", &run).into_iter().collect();
+        }
+        WORK.iter().filter_map(|command| self.told(command, &self.run(&|name| name == *command)?)).collect()
+    }
+
+    /// The failures of some commands after which none of them worked.
+    fn run(&self, of: &dyn Fn(&str) -> bool) -> Option<Run> {
+        let rows = || self.connections.iter().flat_map(|c| c.commands.iter().map(move |row| (*c, row)));
+        let worked = rows().filter(|(_, row)| of(row.name)).filter_map(|(_, row)| row.worked).max();
+        let is_told = |c: &Connection| c.outcome.as_ref().is_some_and(Outcome::failed);
+        let mut run: Option<Run> = None;
+        for (c, row) in rows().filter(|(c, row)| of(row.name) && row.failing.count > 0 && !is_told(c)) {
+            if worked.is_some_and(|worked| row.failing.span.0 < worked) {
+                continue;
+            }
+            let run = run.get_or_insert_with(|| Run {
+                sum: FailingRun::default(),
+                connection: c.id,
+                is_all: worked.is_none(),
+            });
+            if run.sum.count == 0 || row.failing.span.0 < run.sum.span.0 {
+                run.connection = c.id;
+            }
+            run.sum.join(&row.failing);
+        }
+        run
+    }
+
+    /// Requests of any kind that the server does not know any more, or refuses, if nothing else came of it.
+    fn lost(&self) -> Option<Run> {
+        let run = self.run(&|name| !is_preparation(name))?;
+        let least = if run.is_all { 1 } else { SEVERAL };
+        let is_lost = run.sum.status.is_some_and(|status| status.failing() == Failing::Lost);
+        (is_lost && run.sum.lost >= least && run.sum.lost * 2 > run.sum.count).then_some(run)
+    }
+
+    fn told(&self, command: &str, run: &Run) -> Option<Finding> {
+        let Run { sum, connection, is_all } = run;
+        let status = sum.status.filter(|status| !status.is_damage())?;
+        let lasted = sum.span.1.since(sum.span.0);
+        let is_busy = sum.busy == sum.count;
+        let is_much = sum.count >= MANY && (!is_busy || lasted >= PATIENCE);
+        let is_grave = *is_all && (!is_busy || lasted >= PATIENCE) || command == "request" || is_much;
+        if !is_grave {
             return None;
         }
-        failures.sort_by_key(|(f, _)| (core::cmp::Reverse(f.count), f.first));
-        let (most, _) = failures[0];
-        let (first, connection) = failures.iter().map(|(f, id)| (f.first, *id)).min()?;
-        let others = if failures.iter().any(|(f, _)| f.status != most.status) { " and others" } else { "" };
-        let text = match failed {
-            1 => format!("The only {command} failed: {}", most.status),
-            n => format!("All {n} {command} requests failed: {}{others}", most.status),
+        let s = if command == "request" { "s" } else { " requests" };
+        let text = match (is_all, sum.count) {
+            (true, 1) => format!("The only {command} failed: {status}"),
+            (true, n) => format!("All {n} {command}{s} failed: {status}"),
+            (false, 1) => format!("The last {command} failed: {status}"),
+            (false, n) => format!("The last {n} {command}{s} failed, from frame {} on: {status}", sum.span.0.frame),
         };
+        let is_partial = self.connections.iter().any(|c| is_partial(c));
         let certainty = if is_partial { Certainty::Guess } else { Certainty::IfNothingWasMissed };
-        let site = Site { connection: Some(connection), frame: first.frame, time_ns: first.time };
-        let mut frames: Vec<_> = failures.iter().map(|(f, _)| f.first).collect();
-        frames.sort_unstable();
-        let finding = Finding::new(Rule::AllFailed, Blame::Unknown, site, certainty, text);
-        Some(finding.with_frames(frames.into_iter().skip(1)))
+        let At { frame, time } = sum.span.0;
+        let site = Site { connection: Some(*connection), frame, time_ns: time };
+        let finding = Finding::new(Rule::AllFailed, Blame::Unknown, site, certainty, text).with_why(cause(status));
+        Some(finding.with_frames((sum.count > 1).then_some(sum.span.1)))
     }
 }
+
+/// True if the capture may lack a request, or its answer.
+fn is_partial(c: &Connection) -> bool {
+    let is_sealed = c.smb.sealed.iter().any(|(n, _)| *n > 0);
+    c.progress.missed || c.handshake != Handshake::Seen || !c.client_known || is_sealed
+}
+
+/// Cause of failures with a status.
+fn cause(status: Status) -> Option<&'static str> {
+    let Status(family, code) = status;
+    Some(match (status.failing(), family) {
+        (Failing::Busy, _) => "Somebody else holds the file, or the server asks again and again to wait",
+        (Failing::Lost, Family::Rpc) if status.number().is_none() => {
+            "The server refuses the credential, the program or its version, whatever is asked for"
+        }
+        (Failing::Lost, _) => {
+            "The server no longer knows the client's session, client id or handle, as after a restart or a failover, and \
+                the client did not set it up again"
+        }
+        // ERR_ROFS; STATUS_MEDIA_WRITE_PROTECTED
+        (_, Family::Rpc) if code == 30 => "The file system or its export is read-only",
+        (_, Family::Smb2) if code == 0xc000_00a2 => "The file system or its share is read-only",
+        // ERR_PERM, ERR_ACCESS; STATUS_ACCESS_DENIED
+        (_, Family::Rpc) if matches!(code, 1 | 13) => DENIED,
+        (_, Family::Smb2) if code == 0xc000_0022 => DENIED,
+        _ => return None,
+    })
+}
+
+/// Cause of a refused access.
+const DENIED: &str = "The user has no permission: of the share or export, or of the file";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::Status;
-    use crate::op::At;
     use crate::summary::{Command, Peer};
     use alloc::string::String;
 
     const DENIED: u32 = 0xc000_0022;
     const NO_FILE: u32 = 0xc000_0034;
     const FULL: u32 = 0xc000_007f;
+    const BUSY: u32 = 0xc000_0043;
+    const DELETED: u32 = 0xc000_0203;
 
-    /// A connection with as many requests of a command, of which as many failed with a status.
-    fn with(id: u32, rows: &[(&'static str, u64, u64, u32)]) -> Connection {
+    /// A connection whose requests of each command ended so, one in each second: 0 is success.
+    fn with(id: u32, rows: &[(&'static str, &[u32])]) -> Connection {
         let peer = |last| Peer { address: Addr::V4([192, 0, 2, last]), ..Peer::default() };
         let mut c = Connection {
             id,
@@ -122,13 +195,14 @@ mod tests {
             client_known: true,
             ..Connection::default()
         };
-        for (name, count, errors, status) in rows.iter().copied() {
-            c.commands.push(Command { name, count, errors, ..Command::default() });
-            if errors > 0 {
-                let first = At { frame: u64::from(id) * 10, time: 0 };
-                let status = Status(Family::Smb2, status);
-                c.failures.push(Failures { command: name, status, count: errors, first });
+        for (name, ends) in rows {
+            let mut row = Command { name, ..Command::default() };
+            for (n, status) in (0u64..).zip(ends.iter()) {
+                let at =
+                    At { frame: u64::from(id) * 1000 + n, time: (i64::from(id) * 1000 + n as i64) * 1_000_000_000 };
+                row.ended(at, Some(Status(Family::Smb2, *status)).filter(|status| status.1 != 0));
             }
+            c.commands.push(row);
         }
         c
     }
@@ -139,39 +213,63 @@ mod tests {
 
     #[test]
     fn a_command_that_never_succeeded_is_told() {
-        let denied = [with(1, &[("CREATE", 3, 0, 0), ("WRITE", 9, 9, DENIED)])];
+        let denied = [with(1, &[("CREATE", &[0]), ("WRITE", &[DENIED; 9])])];
         let text = "All 9 WRITE requests failed: STATUS_ACCESS_DENIED";
-        assert_eq!(told(&denied), [(10, text.into(), Certainty::IfNothingWasMissed)]);
-        let one = [with(1, &[("CREATE", 1, 1, DENIED)])];
+        assert_eq!(told(&denied), [(1000, text.into(), Certainty::IfNothingWasMissed)]);
+        let one = [with(1, &[("CREATE", &[DENIED])])];
         assert_eq!(told(&one)[0].1, "The only CREATE failed: STATUS_ACCESS_DENIED");
-        assert_eq!(told(&[with(1, &[("WRITE", 9, 8, DENIED)])]), []);
-        assert_eq!(told(&[with(1, &[("TREE_CONNECT", 2, 2, DENIED)])]), [], "other rules are about mounts");
+        assert_eq!(told(&[with(1, &[("WRITE", &[DENIED, 0])])]), []);
+        assert_eq!(told(&[with(1, &[("WRITE", &[0, DENIED])])]), [], "one is no series");
+        assert_eq!(told(&[with(1, &[("TREE_CONNECT", &[DENIED, DENIED])])]), [], "other rules are about mounts");
+    }
+
+    #[test]
+    fn a_command_that_fails_from_somewhere_on_is_told() {
+        let mut ends = [0; 30];
+        ends[12..].fill(DENIED);
+        let text = "The last 18 READ requests failed, from frame 1012 on: STATUS_ACCESS_DENIED";
+        assert_eq!(told(&[with(1, &[("READ", &ends)])]), [(1012, text.into(), Certainty::IfNothingWasMissed)]);
+    }
+
+    #[test]
+    fn who_only_waits_is_given_time() {
+        let busy = |n: usize| told(&[with(1, &[("CREATE", &[BUSY; 40][..n])])]);
+        assert_eq!(busy(9), []);
+        assert_eq!(busy(40)[0].1, "All 40 CREATE requests failed: STATUS_SHARING_VIOLATION");
+    }
+
+    #[test]
+    fn a_session_that_is_lost_is_told_once() {
+        let lost = with(1, &[("READ", &[0, DELETED, DELETED, DELETED]), ("CLOSE", &[0, 0, 0, DELETED])]);
+        assert_eq!(told(&[lost.clone()]), [], "the CLOSE in between worked");
+        let lost = with(1, &[("READ", &[0, DELETED, DELETED]), ("WRITE", &[0, DELETED])]);
+        assert_eq!(told(&[lost])[0].1, "The last 3 requests failed, from frame 1001 on: STATUS_USER_SESSION_DELETED");
+        let again = with(1, &[("READ", &[DELETED; 5]), ("CREATE", &[0; 6])]);
+        assert_eq!(told(&[again])[0].1, "All 5 READ requests failed: STATUS_USER_SESSION_DELETED", "others work");
     }
 
     #[test]
     fn names_that_are_not_there_and_full_disks_are_others_to_tell() {
         for status in [NO_FILE, FULL] {
-            assert_eq!(told(&[with(1, &[("CREATE", 2, 2, status)])]), []);
+            assert_eq!(told(&[with(1, &[("CREATE", &[status, status])])]), []);
         }
     }
 
     #[test]
     fn what_works_over_another_connection_works() {
-        let denied = with(1, &[("WRITE", 2, 2, DENIED)]);
-        assert_eq!(told(&[denied.clone(), with(2, &[("WRITE", 5, 0, 0)])]), []);
-        let both = [with(2, &[("WRITE", 5, 5, DENIED)]), denied.clone()];
-        assert_eq!(
-            told(&both),
-            [(10, "All 7 WRITE requests failed: STATUS_ACCESS_DENIED".into(), Certainty::IfNothingWasMissed)]
-        );
-        let mut elsewhere = with(2, &[("WRITE", 5, 0, 0)]);
+        let denied = with(1, &[("WRITE", &[DENIED; 2])]);
+        assert_eq!(told(&[denied.clone(), with(2, &[("WRITE", &[0; 5])])]), []);
+        let both = [with(2, &[("WRITE", &[DENIED; 5])]), denied.clone()];
+        let text = "All 7 WRITE requests failed: STATUS_ACCESS_DENIED";
+        assert_eq!(told(&both), [(1000, text.into(), Certainty::IfNothingWasMissed)]);
+        let mut elsewhere = with(2, &[("WRITE", &[0; 5])]);
         elsewhere.peers[1].address = Addr::V4([192, 0, 2, 3]);
         assert_eq!(told(&[denied, elsewhere]).len(), 1, "another server");
     }
 
     #[test]
     fn what_the_capture_lacks_may_have_worked() {
-        let mut late = with(1, &[("WRITE", 2, 2, DENIED)]);
+        let mut late = with(1, &[("WRITE", &[DENIED; 2])]);
         late.progress.missed = true;
         assert_eq!(told(&[late])[0].2, Certainty::Guess);
     }

@@ -94,7 +94,23 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     ),
     (Rule::RpcUnanswered, Relation::Answer, &[Rule::RpcrdmaXid, Rule::RcOpcode, Rule::DdpMsn]),
     // what the server makes of a request that cannot be read
-    (Rule::Smb2Reply, Relation::OfPeer, &[Rule::Smb2Malformed]),
+    (
+        Rule::Smb2Reply,
+        Relation::OfPeer,
+        &[
+            Rule::Smb2Malformed,
+            Rule::SmbdDataAlign,
+            Rule::SmbdDataLength,
+            Rule::SmbdDataTooBig,
+            Rule::SmbdFragRemaining,
+        ],
+    ),
+    // what is refused every time fails every time
+    (
+        Rule::AllFailed,
+        Relation::After,
+        &[Rule::Smb2MaxSize, Rule::BugKsmbdChannelInfo, Rule::Smb2Channel, Rule::Smb2SessionId, Rule::Smb2Malformed],
+    ),
     // a client that was granted nothing has nothing to spend
     (Rule::Smb2Credit, Relation::OfPeer, &[Rule::Smb2Credit]),
     // a limit below what is allowed cannot be kept
@@ -108,6 +124,8 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     (Rule::DdpOverlap, Relation::Same, &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds]),
     // a reply that moved no bytes invalidates nothing, and a device refuses what is not allowed
     (Rule::RdmaInvalidate, Relation::Same, &[Rule::RdmaLength]),
+    // who takes a wrong key for the access takes it for the invalidation
+    (Rule::RdmaInvalidate, Relation::Next, &[Rule::RdmaKeyUnknown]),
     (Rule::RcNak, Relation::Next, REFUSED),
     // an announcement that does not come true
     (Rule::SmbdFragRemaining, Relation::After, &[Rule::BugKsmbdSealedLength, Rule::SmbdFragTooBig]),
@@ -166,7 +184,18 @@ const REFUSED: &[Rule] = &[
 ];
 
 /// Rules about descriptions of memory that cannot be read.
-const MISDESCRIBED: &[Rule] = &[Rule::Smb2Channel, Rule::RpcrdmaMalformed, Rule::BugCve202689533];
+const MISDESCRIBED: &[Rule] = &[
+    Rule::Smb2Channel,
+    Rule::Smb2Malformed,
+    Rule::SmbdDataAlign,
+    Rule::SmbdDataLength,
+    Rule::SmbdDataTooBig,
+    Rule::SmbdFragRemaining,
+    Rule::RpcrdmaMalformed,
+    Rule::RpcrdmaVersion,
+    Rule::RpcrdmaProc,
+    Rule::BugCve202689533,
+];
 
 /// Rules about the fields of a negotiation.
 const NEGOTIATION: &[Rule] = &[
@@ -731,7 +760,7 @@ mod tests {
         let mut report = report([
             on(1, Rule::Smb2ErrorBody, Blame::Server, 1, 1),
             on(1, Rule::SmbdFragCost, Blame::Client, 2, 1),
-            guess(on(1, Rule::SmbdDataAlign, Blame::Client, 3, 1)),
+            guess(on(1, Rule::RdmaReadDepth, Blame::Client, 3, 1)),
             on(1, Rule::RdmaKeyUnknown, Blame::Server, 4, 1),
             on(1, Rule::Smb2Slow, Blame::Server, 5, 1),
         ]);

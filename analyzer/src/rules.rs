@@ -1392,12 +1392,12 @@ rules! {
         cure: "Look at the log of the side that hung up, at the time of this frame.",
     }
     AllFailed "ALL-FAILED" Warn Connection "[MS-SMB2] 2.2.2; [MS-ERREF] 2.3.1; RFC 1813 2.6; RFC 8881 15.1" {
-        title: "Not one of the requests that open, read or write files succeeded.",
-        says: "Every request is answered, so no rule is broken; but a client whose every READ or WRITE fails, or that \
-            cannot open a file, did \
-               not get what it wanted. Requests of all connections between the two hosts are counted together. A status \
-            that belongs to normal \
-               work, such as a name that does not exist or the end of a file, does not count.",
+        title: "Requests failed to the end: none of their kind succeeded after.",
+        says: "Every request is answered, so no rule is broken; but a client whose every WRITE fails, that cannot open a \
+            file, or whose session is no \
+               longer known, did not get what it wanted. Requests of all connections between the two hosts are looked \
+               at together. A status of \
+               normal work, such as a name that does not exist or the end of a file, does not count.",
         causes: [
             "The user has no permission: of the share or export, or of the file",
             "The share or export is read-only, or the file is locked or open elsewhere",

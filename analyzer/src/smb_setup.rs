@@ -50,6 +50,8 @@ pub struct SmbSetup {
     pub set_up: Option<At>,
     /// Time at which one was refused, and the reason (NTSTATUS).
     pub refused: Option<(At, u32)>,
+    /// True if the server's last word is that an authentication is to go on.
+    pub is_begun: bool,
     /// Time at which the client asked to bind this connection to a session as a channel, and the server's NTSTATUS.
     pub binding: Option<(At, Option<u32>)>,
     /// Time at which the client asked for the interfaces of the server.
@@ -88,6 +90,7 @@ impl SmbSetup {
     }
 
     pub(crate) fn set_up(&mut self, at: At, status: u32) {
+        self.is_begun = false;
         match self.binding.as_mut() {
             Some((_, answer @ None)) => *answer = Some(status),
             _ if status == 0 => {}
@@ -172,6 +175,7 @@ stored!(SmbSetup {
     transforms,
     set_up,
     refused,
+    is_begun,
     binding,
     asked,
     answered,

@@ -115,6 +115,27 @@ pub fn wait_of_timer(took: i64, is_tcp: bool) -> Option<i64> {
 /// Parts of a timer by which a reply may come later.
 const PART: i64 = 32;
 
+/// Commands of which a mount consists that the server may refuse.
+pub const MOUNTS: [&str; 6] =
+    ["TREE_CONNECT", "EXCHANGE_ID", "CREATE_SESSION", "SETCLIENTID", "SETCLIENTID_CONFIRM", "MNT"];
+
+/// Commands of which a mount consists besides.
+pub const AROUND: [&str; 13] = [
+    "NEGOTIATE",
+    "SESSION_SETUP",
+    "LOGOFF",
+    "TREE_DISCONNECT",
+    "IOCTL",
+    "ECHO",
+    "NULL",
+    "DESTROY_SESSION",
+    "DESTROY_CLIENTID",
+    "GETPORT",
+    "GETADDR",
+    "EXPORT",
+    "UMNT",
+];
+
 /// Requests without a reply that are remembered.
 const OPEN_MAX: usize = 1024;
 /// Pairs of command and status that are counted apart at most.
@@ -131,6 +152,11 @@ impl Commands {
         let row = &mut self.rows[place];
         row.count += 1;
         row.errors += u64::from(exchange.failed);
+        // of a compound, the first part that fails takes those behind it along
+        if let Some(reply) = exchange.reply.filter(|_| !(exchange.is_related && exchange.failed)) {
+            let status = exchange.status.filter(|_| exchange.failed);
+            row.ended(reply, status.map(|status| Status(exchange.family, status)));
+        }
         row.bytes += exchange.bytes_moved;
         row.waited = row.waited.saturating_add(exchange.wait_for_credit);
         match exchange.latency() {
@@ -162,6 +188,7 @@ impl Commands {
         row.unanswered += command.unanswered;
         row.bytes += command.bytes;
         row.join_times(command);
+        row.join_ends(command);
         row.waited = row.waited.saturating_add(command.waited);
     }
 

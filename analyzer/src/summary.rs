@@ -1,6 +1,7 @@
 //! Plain data that the layers of a connection tell of themselves, and that the report is made of.
 
 use crate::episodes::time::{Owner, Time};
+use crate::exchange::{Failing, Status};
 use crate::latency::Latency;
 use crate::op::At;
 use crate::stored::{stored, stored_enum};
@@ -384,6 +385,53 @@ pub struct Command {
     pub without: Vec<(Owner, Latency)>,
     /// Total time that requests waited for credits before they were sent, in ns.
     pub waited: i64,
+    /// The last reply of those that worked.
+    pub worked: Option<At>,
+    /// Requests that failed since.
+    pub failing: FailingRun,
+}
+
+/// Requests of one command that failed one after the other, without one in between that worked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailingRun {
+    /// Number of requests.
+    pub count: u64,
+    /// Of those, the ones that only met somebody else, or were asked to wait.
+    pub busy: u64,
+    /// Of those, the ones that the server no longer knows, or refuses altogether.
+    pub lost: u64,
+    /// The first reply, and the last one.
+    pub span: (At, At),
+    /// Status of the last reply.
+    pub status: Option<Status>,
+}
+
+impl FailingRun {
+    /// Another request failed.
+    pub fn add(&mut self, at: At, status: Status) {
+        let kind = status.failing();
+        let one = Self {
+            count: 1,
+            busy: u64::from(kind == Failing::Busy),
+            lost: u64::from(kind == Failing::Lost),
+            span: (at, at),
+            status: Some(status),
+        };
+        self.join(&one);
+    }
+
+    /// Takes over those of another run.
+    pub fn join(&mut self, other: &Self) {
+        if self.count == 0 || other.count == 0 {
+            *self = if self.count == 0 { *other } else { *self };
+            return;
+        }
+        self.count += other.count;
+        self.busy += other.busy;
+        self.lost += other.lost;
+        self.status = if other.span.1 >= self.span.1 { other.status } else { self.status };
+        self.span = (self.span.0.min(other.span.0), self.span.1.max(other.span.1));
+    }
 }
 
 impl Command {
@@ -399,6 +447,33 @@ impl Command {
         self.latency.add(latency);
         self.calm.add(latency.saturating_sub(time.held_up()));
         self.time += time;
+    }
+
+    /// A request worked, or failed.
+    pub fn ended(&mut self, at: At, failed: Option<Status>) {
+        match failed.filter(|status| status.failing() != Failing::Ordinary) {
+            Some(status) => self.failing.add(at, status),
+            None => {
+                self.worked = self.worked.max(Some(at));
+                self.forget_failing();
+            }
+        }
+    }
+
+    fn forget_failing(&mut self) {
+        if self.worked.is_some_and(|worked| worked > self.failing.span.0) {
+            self.failing = FailingRun::default();
+        }
+    }
+
+    /// Takes over what worked last, and what failed since.
+    pub fn join_ends(&mut self, other: &Self) {
+        let mut other = other.clone();
+        self.worked = self.worked.max(other.worked);
+        other.worked = self.worked;
+        other.forget_failing();
+        self.forget_failing();
+        self.failing.join(&other.failing);
     }
 
     /// Takes over the times of other requests of the command.
@@ -464,4 +539,5 @@ stored!(Rdma {
     outside_advertised
 });
 stored!(Health { retransmissions, naks, rnr_naks, sequence_gaps, duplicates, icrc_bad, crc_bad, ecn_marked, cnps });
-stored!(Command { name, count, errors, unanswered, bytes, latency, time, calm, without, waited });
+stored!(Command { name, count, errors, unanswered, bytes, latency, time, calm, without, waited, worked, failing });
+stored!(FailingRun { count, busy, lost, span, status });

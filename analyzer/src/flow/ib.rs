@@ -282,6 +282,8 @@ pub struct IbFlow {
     copies: [Copies; 2],
     /// Path MTU in bytes: from CM, or learnt from packets that must be full.
     mtu: Option<u32>,
+    /// A packet that must be full was seen: what CM said no longer counts.
+    is_mtu_seen: bool,
     /// P_Key of the first packet.
     partition: Option<u16>,
     /// By sender: packets whose invariant CRC is right.
@@ -527,6 +529,34 @@ impl IbFlow {
         self.mtu = Some(bytes);
     }
 
+    /// A packet has so many bytes of payload. One that is not the last of its message is as long as the path MTU, and
+    /// none is longer (IBA 9.7.4.1.6), whatever CM said.
+    #[inline]
+    fn shows_mtu(&mut self, is_full: bool, length: u32) {
+        if length > 0 && (is_full && !self.is_mtu_seen || self.mtu.is_some_and(|mtu| length > mtu)) {
+            self.learn_mtu(is_full, length);
+        }
+    }
+
+    #[cold]
+    fn learn_mtu(&mut self, is_full: bool, length: u32) {
+        self.is_mtu_seen |= is_full;
+        let known = self.mtu.replace(if is_full { length } else { length.next_power_of_two() });
+        let Some(mtu) = self.mtu.filter(|mtu| known.is_some_and(|known| known != *mtu)) else { return };
+        // Reads that wait have another number of Responses than was thought
+        for sender in &mut self.senders {
+            for read in sender.reads.iter_mut().filter(|read| read.span_known && !read.is_done) {
+                let was = psn::add(read.first, read.span);
+                read.span = read.length.div_ceil(mtu).max(1);
+                let is = psn::add(read.first, read.span);
+                if sender.next == Some(was) {
+                    sender.next = Some(is);
+                    sender.cursor = if sender.cursor == was { is } else { sender.cursor };
+                }
+            }
+        }
+    }
+
     /// The range of PSNs that an acknowledgment of `by`'s requests may have now: used to find which flows belong
     /// together.
     pub fn may_acknowledge(&self, by: End, acknowledged: u32) -> bool {
@@ -589,6 +619,7 @@ impl IbFlow {
         self.icrc_good[by.index()] = from.icrc_good[from_end.index()];
         self.followed_bad[by.index()] = from.followed_bad[from_end.index()];
         self.mtu = self.mtu.or(from.mtu);
+        self.is_mtu_seen |= from.is_mtu_seen;
     }
 
     /// A packet of `by` whose opcode nobody knows. If its number is the next one, it was a request, and took it.
@@ -944,9 +975,7 @@ impl IbFlow {
     ) {
         let number = packet.bth.psn;
         self.requests[by.index()].0 += 1;
-        if matches!(row.part, bth::Part::First | bth::Part::Middle) && self.mtu.is_none() && packet.payload_length > 0 {
-            self.mtu = Some(packet.payload_length);
-        }
+        self.shows_mtu(matches!(row.part, bth::Part::First | bth::Part::Middle), packet.payload_length);
         if !self.senders[by.index()].held.is_empty() && self.senders[by.index()].next != Some(number) {
             // packets that waited for their copies get none
             self.drain(by, None, t, sink);
@@ -1933,9 +1962,7 @@ impl IbFlow {
     ) {
         let number = packet.bth.psn;
         let part = part_of(row);
-        if matches!(part, Part::First | Part::Middle) && packet.payload_length > 0 {
-            self.mtu.get_or_insert(packet.payload_length);
-        }
+        self.shows_mtu(matches!(part, Part::First | Part::Middle), packet.payload_length);
         let mtu = self.mtu;
         let requester = by.peer();
         let (round_trip, is_old) = (self.round_trip[requester.index()], self.is_old);

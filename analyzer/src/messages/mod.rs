@@ -15,8 +15,9 @@ pub mod smbd;
 pub mod stream;
 
 use crate::context::FrameContext;
-use crate::finding::Certainty;
+use crate::finding::{Certainty, Rule};
 use crate::memory::{Delivery, Memory};
+use crate::missed::Rests;
 use crate::notes::{Layer, duration, f};
 use crate::op::{At, End, Part, RdmaOp, StreamBytes};
 use crate::pieces::Assembly;
@@ -226,6 +227,12 @@ impl Messages {
                 t.end_source();
             }
         });
+        if self.streams[piece.by.index()].was_broken() {
+            let rule = if kind == stream::Kind::Smb2 { Rule::Smb2Malformed } else { Rule::RpcMalformed };
+            let text = format_args!("gave a message another length than it has: what follows is no message");
+            cx.report(rule, piece.by, Rests::START.of(piece.by), text);
+            cx.missed.hidden(piece.by, piece.at);
+        }
         if is_unread {
             cx.missed.hidden(piece.by, piece.at);
         }
@@ -289,6 +296,11 @@ impl Messages {
         }
         if let Some(rpcrdma) = self.rpcrdma.as_mut() {
             rpcrdma.finish(cx);
+        }
+        // requests may be in a message of the client that never became whole
+        let client = cx.roles.client().filter(|client| self.streams[client.index()].is_open());
+        if let Some(client) = client {
+            cx.missed.hidden(client, cx.at);
         }
     }
 
@@ -480,7 +492,7 @@ fn trace_credits<T: Trace>(held: [Option<i64>; 2], client: End, waited: i64, t: 
 mod tests {
     use super::*;
     use crate::context::alone::Alone;
-    use crate::finding::{Blame, Rule};
+    use crate::finding::Blame;
     use crate::op::{Placement, Verb};
     use alloc::vec;
     use rdmascope_dissector::trace::Off;

@@ -53,6 +53,8 @@ pub struct Direction {
     skip: usize,
     /// Set after a gap: framing has to be found again.
     lost: bool,
+    /// The length of a message led to something that is none, or is longer than any.
+    is_broken: bool,
     /// The segments of the message that is not whole.
     pieces: Pieces,
 }
@@ -77,7 +79,32 @@ pub fn recognize(bytes: &[u8]) -> Kind {
     if bytes.len() < 20 { Kind::Undecided } else { Kind::Other }
 }
 
+/// True if the captured beginning of bytes can be that of a message.
+fn begins(kind: Kind, bytes: &[u8]) -> bool {
+    match (kind, bytes) {
+        (Kind::Smb2, [0, _, _, _, id, b'S', b'M', b'B', ..]) => *id >= 0xfc,
+        // an empty one, and one of which less was captured
+        (Kind::Smb2, [0, 0, 0, 0, ..] | [0, _, _, _] | [0, _, _, _, 0xfc..=0xff]) => true,
+        (Kind::Smb2, [0, _, _, _, 0xfc..=0xff, b'S'] | [0, _, _, _, 0xfc..=0xff, b'S', b'M']) => true,
+        // RFC 1002 4.3.1
+        (Kind::Smb2, [kind, ..]) => matches!(kind, 0x81..=0x85),
+        // a call or a reply
+        (Kind::Rpc, [mark, ..]) if bytes.len() >= 12 && mark >> 7 == 1 => matches!(bytes[8..12], [0, 0, 0, 0 | 1]),
+        _ => true,
+    }
+}
+
 impl Direction {
+    /// True, once, if the length of a message led to something that is none, or is longer than any.
+    pub fn was_broken(&mut self) -> bool {
+        core::mem::take(&mut self.is_broken)
+    }
+
+    /// True if a message is not whole.
+    pub fn is_open(&self) -> bool {
+        !self.buffer.is_empty() || !self.record.is_empty() || self.skip > 0
+    }
+
     /// The stream begins late: its first bytes need not begin a message.
     pub fn late(&mut self) {
         self.lost = true;
@@ -158,6 +185,12 @@ impl Direction {
         let mut at = 0;
         while let Some(head) = bytes[at..].first_chunk::<4>() {
             let word = u32::from_be_bytes(*head);
+            if self.record.is_empty() && !begins(kind, &bytes[at..]) {
+                // the length before it was wrong
+                self.gap();
+                self.is_broken = true;
+                return bytes.len();
+            }
             let (length, whole) = match kind {
                 Kind::Smb2 if head[0] == 0 => ((word & 0x00ff_ffff) as usize, true),
                 // a session service message of another type: keep alive, session request
@@ -165,6 +198,7 @@ impl Direction {
                 _ => ((word & 0x7fff_ffff) as usize, word >> 31 == 1),
             };
             if length > MESSAGE_MAX {
+                self.is_broken = true;
                 self.skip = (length + RecordMark::LEN).saturating_sub(bytes.len() - at);
                 return bytes.len();
             }

@@ -13,10 +13,10 @@ use crate::op::{At, End};
 use crate::path::{Attempt, CmAnswer};
 use crate::summary::Transport;
 use alloc::collections::VecDeque;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use rdmascope_dissector::frame::Addr;
-use rdmascope_dissector::wire::ib::cm::{ConnectReply, ConnectRequest, RejectHead, RpcRdmaPrivate};
+use rdmascope_dissector::wire::ib::cm::{ConnectReply, ConnectRequest, RejectHead, RejectReason, RpcRdmaPrivate};
 
 /// REQs remembered at most.
 const REQUESTS_MAX: usize = 4096;
@@ -58,6 +58,8 @@ pub(super) struct Request {
     early: Vec<(u64, End)>,
     server_comm_id: Option<u32>,
     answered: bool,
+    /// True if its server asked for patience (MRA).
+    pub(super) is_put_off: bool,
     rejected: bool,
     /// True if the server refused it, and accepted a later one of the same client.
     made_good: bool,
@@ -200,11 +202,17 @@ impl Requests {
         (src, dst): (Addr, Addr),
         head: &RejectHead,
         reason: String,
+        is_in_use: impl Fn(u32) -> bool,
     ) -> Option<Rejected> {
+        let is_servers = |r: &Request, id: u32| r.server_comm_id.is_none_or(|known| known == id);
         let request = self.list.iter_mut().rev().find(|r| {
-            (r.client == dst && r.comm_id == head.remote_comm_id)
-                || (r.client == src && r.comm_id == head.local_comm_id)
+            (r.client == dst && r.comm_id == head.remote_comm_id && is_servers(r, head.local_comm_id))
+                || (r.client == src && r.comm_id == head.local_comm_id && is_servers(r, head.remote_comm_id))
         })?;
+        if request.slot.is_some_and(is_in_use) {
+            // too late: both sides have taken it for established
+            return None;
+        }
         request.answered = true;
         if core::mem::replace(&mut request.rejected, true) {
             // a copy of it, or sent again
@@ -254,6 +262,14 @@ impl Requests {
     /// The number of REQs and of REPs for a connection that were sent again after its first REP.
     pub(super) fn sent_again(&self, slot: u32) -> [u32; 2] {
         self.list.iter().rev().find(|r| r.slot == Some(slot)).map_or([0; 2], |r| r.again)
+    }
+
+    /// A server has a request, and asks its client for patience.
+    pub(super) fn put_off(&mut self, (src, dst): (Addr, Addr), remote: u32) {
+        let request = self.list.iter_mut().rev().find(|r| (r.server, r.client, r.comm_id) == (src, dst, remote));
+        if let Some(request) = request {
+            request.is_put_off = true;
+        }
     }
 
     /// A host sent something to another one.
@@ -346,7 +362,7 @@ impl Requests {
 
     /// Outcome of each, if the capture tells.
     pub(super) fn attempts(&self) -> impl Iterator<Item = Attempt> + '_ {
-        let is_unclear = |r: &Request| r.answered && r.accepted.is_none() && r.refused.is_none();
+        let is_unclear = |r: &Request| (r.answered || r.is_put_off) && r.accepted.is_none() && r.refused.is_none();
         self.list.iter().filter(move |r| !is_unclear(r) && self.is_real(r)).map(|r| Attempt {
             at: r.at,
             client: r.client,
@@ -356,7 +372,10 @@ impl Requests {
             sent: r.repeats.saturating_add(1),
             heard: r.heard,
             answer: match (&r.refused, r.accepted) {
-                (Some((at, reason, true)), _) => CmAnswer::Rejected(*at, reason.clone()),
+                // a server that waited in vain refused nothing
+                (Some((at, reason, true)), _) if *reason != RejectReason::TIMEOUT.to_string() => {
+                    CmAnswer::Rejected(*at, reason.clone())
+                }
                 (_, Some(at)) => CmAnswer::Accepted(at),
                 (Some((at, ..)), None) => CmAnswer::TakenBack(*at),
                 (None, None) => CmAnswer::None,
@@ -397,6 +416,7 @@ fn new_request(
         early: Vec::new(),
         server_comm_id: None,
         answered: false,
+        is_put_off: false,
         rejected: false,
         made_good: false,
         repeats: 0,
@@ -524,8 +544,11 @@ mod tests {
         }
         requests.reply(at(3, 0), CLIENT, &reply(80, 1));
         let head = RejectHead { local_comm_id: 0, remote_comm_id: 2, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
-        let rejected = requests.reject(at(4, 0), (SERVER, CLIENT), &head, String::from("No"));
+        let rejected = requests.reject(at(4, 0), (SERVER, CLIENT), &head, String::from("No"), |_| false);
         assert_eq!(rejected, Some(Rejected { port: 5445, by_server: true, slot: None }));
+        // the first was accepted under another id
+        let other = RejectHead { local_comm_id: 81, remote_comm_id: 1, ..head };
+        assert_eq!(requests.reject(at(4, 0), (SERVER, CLIENT), &other, String::from("No"), |_| false), None);
         let answers: Vec<CmAnswer> = requests.attempts().map(|a| a.answer).collect();
         assert_eq!(
             answers,
@@ -554,7 +577,9 @@ mod tests {
         for id in [1, 2] {
             let head =
                 RejectHead { local_comm_id: 0, remote_comm_id: id, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
-            requests.reject(at(4, 0), (SERVER, CLIENT), &head, String::from("No")).expect("it was asked for");
+            requests
+                .reject(at(4, 0), (SERVER, CLIENT), &head, String::from("No"), |_| false)
+                .expect("it was asked for");
         }
         let (accepted, _) = requests.reply(at(5, 0), CLIENT, &reply(80, 3)).expect("its REP");
         assert!(!requests.make_good(&Request { at: at(1, 0), ..accepted.clone() }), "it was before");

@@ -82,6 +82,7 @@ impl Pipeline<dyn Sink> {
                 self.cm_disconnect(at, packet, head.local_comm_id, head.remote_comm_id);
             }
             CmMessage::DisconnectReply(head) => self.cm_disconnected(packet, head.local_comm_id, head.remote_comm_id),
+            CmMessage::MsgRcptAck(head) => self.requests.put_off(hosts, head.remote_comm_id),
             _ => {}
         }
         self.requests.heard(packet.src, packet.dst);
@@ -283,7 +284,10 @@ impl Pipeline<dyn Sink> {
 
     fn cm_reject(&mut self, at: At, packet: &Packet<'_>, reject: &wire::ConnectReject<'_>) {
         let reason = reject.reason();
-        let rejected = self.requests.reject(at, (packet.src, packet.dst), &reject.head, reason.to_string());
+        let table = &self.table;
+        let is_in_use = |slot: u32| table.get(slot).is_some_and(|s| s.connection.has_captured());
+        let hosts = (packet.src, packet.dst);
+        let rejected = self.requests.reject(at, hosts, &reject.head, reason.to_string(), is_in_use);
         let Some(Rejected { port, by_server, slot }) = rejected else { return };
         let sender = if by_server { End::B } else { End::A };
         // one that waited in vain refuses nothing: what it waited for was lost, or its peer is gone
@@ -380,6 +384,11 @@ impl Pipeline<dyn Sink> {
         // a server of which nothing was captured may have answered all the same: perhaps one direction only was
         // captured
         let certainty = if request.is_surely_unanswered() { Certainty::IfNothingWasMissed } else { Certainty::Guess };
+        if request.is_put_off {
+            // it was there, and may still be at work
+            let text = format_args!("RDMA-CM REQ to {server} port {port} was put off (MRA), and never answered");
+            return self.env.report(Rule::CmTimeout, Blame::Server, site, Certainty::Guess, text);
+        }
         let text = format_args!("RDMA-CM REQ to {server} port {port} was never answered");
         self.env.report(Rule::CmTimeout, Blame::Server, site, certainty, text);
     }

@@ -16,7 +16,7 @@ use crate::finding::{Blame, Certainty, Finding, Findings, Rule, Severity, Site};
 use crate::op::At;
 use crate::report::{Command, Connection, Handshake, Protocol, Transport};
 use crate::rules::Group;
-use crate::stats::may_wait;
+use crate::stats::{AROUND, MOUNTS, may_wait};
 use crate::stored::{stored, stored_enum};
 use alloc::string::String;
 use core::fmt;
@@ -243,6 +243,8 @@ pub struct Facts {
     pub session_failures: u64,
     /// True if no capture shows who is right about that: it is about a user, a password or a dialect.
     pub is_undecided: bool,
+    /// True if the server asked for another message of an authentication, and none came.
+    pub is_abandoned: bool,
     /// True if each attempt to connect to a share failed, or each to get an NFS client ID or session, and the client did
     /// nothing else.
     pub unmounted: bool,
@@ -278,7 +280,8 @@ impl Facts {
         let both_sealed = sealed.iter().all(|n| *n > 0);
         // a leg of an authentication succeeds, too
         let heard = &c.smb.setup;
-        let is_set_up = heard.set_up.is_some() || heard.refused.is_none() && setup.is_some_and(|r| succeeded(r) > 0);
+        let is_leg = refusal(c).is_none() && setup.is_some_and(|r| succeeded(r) > 0);
+        let is_set_up = heard.set_up.is_some() || is_leg && !heard.is_begun;
         let negotiation_failures = row("NEGOTIATE").filter(|r| succeeded(r) == 0).map_or(0, |r| r.errors);
         let user = |status: u32| NtStatus(status).name().is_some_and(|name| OF_THE_USER.contains(&name));
         Self {
@@ -304,6 +307,7 @@ impl Facts {
             session: !is_smb || is_set_up || both_sealed || worked > 0,
             session_failures: setup.map_or(negotiation_failures, |r| r.errors),
             is_undecided: setup.is_none() || refusal(c).is_some_and(user),
+            is_abandoned: heard.is_begun && refusal(c).is_none(),
             unmounted: sealed == [0, 0] && refused_mount(c).is_some(),
             worked,
             sealed,
@@ -342,25 +346,6 @@ const OF_THE_USER: [&str; 10] = [
     "STATUS_ACCOUNT_EXPIRED",
     "STATUS_PASSWORD_EXPIRED",
     "STATUS_PASSWORD_MUST_CHANGE",
-];
-
-/// What a client does to mount something.
-const MOUNTS: [&str; 5] = ["TREE_CONNECT", "EXCHANGE_ID", "CREATE_SESSION", "SETCLIENTID", "MNT"];
-/// What a mount that fails consists of besides.
-const AROUND: [&str; 13] = [
-    "NEGOTIATE",
-    "SESSION_SETUP",
-    "LOGOFF",
-    "TREE_DISCONNECT",
-    "IOCTL",
-    "ECHO",
-    "NULL",
-    "DESTROY_SESSION",
-    "DESTROY_CLIENTID",
-    "GETPORT",
-    "GETADDR",
-    "EXPORT",
-    "UMNT",
 ];
 
 /// The command of a mount that the server refused, with the status, if nothing came of the connection for it.
@@ -482,6 +467,8 @@ pub fn of(f: &Facts) -> Option<Outcome> {
     } else if f.closed.is_some() && !f.session && f.session_failures > 0 {
         // who is right about a user, a password or a dialect, no capture shows
         fail(Ending::NoSession, if f.is_undecided { None } else { Some(1) }, 0);
+    } else if f.closed.is_some() && !f.session && f.is_abandoned && f.unanswered == 0 && f.sealed == [0, 0] {
+        fail(Ending::NoSession, None, waited);
     } else if f.closed.is_some() && f.unmounted && f.unanswered == 0 {
         fail(Ending::NoMount, None, 0);
     } else if f.closed.is_some()
@@ -697,7 +684,10 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
             let site = Site { connection: Some(connection.id), frame: outcome.at.frame, time_ns: outcome.at.time };
             let text = Predicate { outcome: &outcome, connection };
             findings.report_as(severity, rule, by, site, outcome.certainty, format_args!("{text}"));
-            if matches!(outcome.ending, Ending::NoSession) && refusal(connection).is_none() {
+            if matches!(outcome.ending, Ending::NoSession)
+                && refusal(connection).is_none()
+                && !connection.smb.setup.is_begun
+            {
                 findings.because(rule, Some(connection.id), by, Some("The two have no dialect of SMB2 in common"));
             }
             outcome.cause = Some((rule, by));
@@ -831,6 +821,9 @@ impl fmt::Display for Predicate<'_> {
             Ending::NoSession => match (o.by, refusal(self.connection)) {
                 (None, Some(status)) => {
                     write!(f, "The server refused every attempt to set up a session: {}", NtStatus(status))
+                }
+                (_, None) if self.connection.smb.setup.is_begun => {
+                    f.write_str("The client did not go on with its authentication, though the server asked it to")
                 }
                 (_, None) => f.write_str("The server refused to negotiate SMB2"),
                 _ => f.write_str("refused every attempt to set up a session"),

@@ -409,18 +409,7 @@ mod tests {
     }
 
     fn row(name: &'static str, count: u64, bytes: u64) -> Command {
-        Command {
-            name,
-            count,
-            errors: 0,
-            unanswered: 0,
-            bytes,
-            latency: Latency::default(),
-            time: Default::default(),
-            calm: Latency::default(),
-            without: Vec::new(),
-            waited: 0,
-        }
+        Command { name, count, bytes, ..Command::default() }
     }
 
     fn smb(id: u32, from: i64, to: i64, bound: bool, bytes: u64) -> Connection {

@@ -115,6 +115,10 @@ struct Names {
     asked_operations: Option<Vec<u32>>,
     /// True if the reply has the result of an operation that the call does not have there.
     is_of_another: bool,
+    /// Status of the last result, and whether there are results behind one that failed.
+    last: (Option<u32>, bool),
+    /// What is wrong with the results of a compound as a whole.
+    fault: Option<&'static str>,
     /// The session that a compound of NFS 4.1 runs in.
     session: Option<[u8; 16]>,
     /// The product that EXCHANGE_ID names.
@@ -132,6 +136,23 @@ impl<'a> Visit<'a> for Names {
 
     fn mounted(&mut self, status: mount::Status) {
         self.status = Some(status.0).filter(|status| *status != 0);
+    }
+
+    /// RFC 8881 16.2.3, RFC 7530 15.2.3: evaluation ends with the first operation that fails, and its status is that of
+    /// the compound.
+    fn compound(&mut self, status: u32, results: u32) {
+        let asked = self.asked_operations.as_ref().map_or(0, Vec::len);
+        let (last, goes_on) = self.last;
+        self.fault = if goes_on {
+            Some("results behind that of an operation that failed")
+        } else if last.is_some_and(|last| last != status) {
+            Some("another status than that of its last operation")
+        } else if status == 0 && (results as usize) < asked && asked < OPERATIONS_MAX {
+            Some("status OK and fewer results than the call has operations")
+        } else {
+            None
+        };
+        self.status = self.status.or(Some(status)).filter(|status| *status != 0);
     }
 
     fn mapping(&mut self, mapping: &Mapping<'a>) {
@@ -204,6 +225,10 @@ impl Names {
                 self.handle = Some(handle.to_vec());
             }
             self.got = Some(handle.to_vec());
+        }
+        if self.asked_operations.is_some() {
+            let (last, goes_on) = self.last;
+            self.last = (op.status, goes_on || last.is_some_and(|last| last != 0));
         }
         if let Some(status) = op.status.filter(|s| *s != 0) {
             self.status = Some(status);
@@ -562,7 +587,9 @@ impl Rpc {
                     }
                 }
                 // no more than was asked for
-                if done.clone().next().is_some() {
+                if exchange.failed && done.clone().next().is_none() {
+                    0
+                } else if done.clone().next().is_some() {
                     done.map(|(asked, done)| u64::from(asked.count.min(done.count))).sum()
                 } else {
                     let (count, asked) = (pending.names.count.or(exchange.length).unwrap_or(0), exchange.length);
@@ -995,6 +1022,8 @@ fn malformed_reply(cx: &mut FrameContext<'_>, by: End, rests: Rests, read: &Exte
     } else if is_known(pending) && pending.names.is_of_another && pending.is_whole {
         let text = format_args!("answered {command} with the results of other operations");
         cx.report(Rule::RpcMalformed, by, rests, text);
+    } else if let Some(fault) = pending.names.fault.filter(|_| is_known(pending) && pending.is_whole) {
+        cx.report(Rule::RpcMalformed, by, rests, format_args!("answered {command} with {fault}"));
     } else if is_known(pending) && read.is_short && pending.is_whole {
         let text = format_args!("answered {command} with a reply that ends within its results");
         cx.report(Rule::RpcMalformed, by, rests, text);

@@ -928,6 +928,8 @@ impl Walk<'_, '_, '_> {
                 Rule::BugKsmbdChannelInfo,
                 format_args!("asked for the RDMA channel in a {command} on a TCP connection"),
             );
+            // there are no keys that anybody could use or invalidate
+            return;
         } else if channel::check(info, length, command, &agreed, is_cut, &mut emit) {
             emit(
                 Rule::BugKsmbdChannelInfo,
@@ -1008,12 +1010,10 @@ impl Walk<'_, '_, '_> {
                 BodyForm::ErrorUnderSuccess => "an ERROR body, where the command's own belongs",
                 _ => "a body that is neither its own nor an ERROR",
             };
-            self.report(
-                Rule::Smb2ErrorBody,
-                self.by,
-                Rests::FRAME,
-                format_args!("answered {command} with {status} and {what}"),
-            );
+            let is_neither = !matches!(pdu.form, BodyForm::OwnUnderError | BodyForm::ErrorUnderSuccess);
+            // a client reads none of such a reply
+            let rule = if is_neither { Rule::Smb2Malformed } else { Rule::Smb2ErrorBody };
+            self.report(rule, self.by, Rests::FRAME, format_args!("answered {command} with {status} and {what}"));
         }
         if let Ok(Body::NegotiateResponse(negotiate)) = &pdu.body {
             self.smb2.smb.dialect = Some(negotiate.dialect().0);
@@ -1063,6 +1063,7 @@ impl Walk<'_, '_, '_> {
         let answer = self.message.first;
         match (header.command, &mut self.smb2.smb.setup) {
             (Command::SESSION_SETUP, heard) if !more => heard.set_up(answer, status.0),
+            (Command::SESSION_SETUP, heard) => heard.is_begun = true,
             (Command::IOCTL, heard) if pending.memo.asks_for_interfaces() => {
                 heard.answer(
                     answer,
@@ -1282,10 +1283,18 @@ impl Walk<'_, '_, '_> {
 
     /// Checks how many bytes the reply to a READ or WRITE says were moved.
     fn counts(&mut self, count: u64, pending: &Pending) {
+        let rests = Rests::since(pending.exchange.request).of(self.by);
+        let is_write = pending.memo.command == Command::WRITE && !pending.exchange.is_of_a_pipe;
+        if let Some(length) = pending.exchange.length.filter(|length| count == 0 && *length > 0 && is_write) {
+            if !pending.exchange.failed {
+                let text = format_args!("answered a WRITE of {length} bytes with success, and wrote none of them");
+                self.report(Rule::Smb2Reply, self.by, rests, text);
+            }
+            return;
+        }
         // it may be less: the client asks for the rest, or sends it, once more
         let too_much = |length: &u32| count > u64::from(*length) && !pending.exchange.failed;
         let Some(length) = pending.exchange.length.filter(too_much) else { return };
-        let rests = Rests::since(pending.exchange.request).of(self.by);
         if pending.memo.command == Command::WRITE {
             let text = format_args!("says it wrote {count} bytes of a WRITE of {length}");
             self.report(Rule::RdmaLength, self.by, rests, text);

@@ -134,6 +134,10 @@ pub trait Visit<'a> {
     /// MOUNT answered MNT with this status.
     #[inline]
     fn mounted(&mut self, _: mount::Status) {}
+
+    /// A compound of so many results ended with this status.
+    #[inline]
+    fn compound(&mut self, _status: u32, _results: u32) {}
 }
 
 impl<'a> Visit<'a> for () {

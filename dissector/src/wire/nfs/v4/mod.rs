@@ -330,8 +330,9 @@ pub fn decode<'a, T: Trace, V: Visit<'a>>(
             return end(x);
         }
         let mut seen = Seen { ops: [Op::default(); SHOWN], total: 0 };
-        let mut status = 0;
+        let (mut status, mut results) = (0, 0);
         let result = compound(x, call, callback, &mut status, &mut |op: &Op<'a>| {
+            results += 1;
             if T::ON {
                 seen.note(op);
             }
@@ -348,6 +349,9 @@ pub fn decode<'a, T: Trace, V: Visit<'a>>(
             }
         }
         result?;
+        if !call {
+            visitor.compound(status, results);
+        }
         end(x)
     })
 }
