@@ -258,16 +258,23 @@ impl Status {
             }
             Family::Rpc if code & REFUSED != 0 => Failing::Lost,
             Family::Rpc => match code {
-                // ERR_NOENT, ERR_EXIST, ERR_NOTDIR, ERR_ISDIR, ERR_SYMLINK
-                2 | 17 | 20 | 21 | 10_029 => Failing::Ordinary,
-                // ERR_DELAY, ERR_DENIED, ERR_LOCKED, ERR_GRACE, ERR_SHARE_DENIED
-                10_008 | 10_010 | 10_012 | 10_013 | 10_015 => Failing::Busy,
-                // ERR_STALE, ERR_BADHANDLE, ERR_EXPIRED, ERR_STALE_CLIENTID to ERR_BAD_STATEID, ERR_ADMIN_REVOKED,
-                // ERR_BADSESSION, ERR_DEADSESSION, ERR_DELEG_REVOKED
-                70 | 10_001 | 10_011 | 10_022..=10_025 | 10_047 | 10_052 | 10_078 | 10_087 => Failing::Lost,
+                // ERR_NOENT, ERR_EXIST, ERR_NOTDIR, ERR_ISDIR, ERR_DENIED (of a lock), ERR_SYMLINK
+                2 | 17 | 20 | 21 | 10_010 | 10_029 => Failing::Ordinary,
+                // ERR_DELAY, ERR_LOCKED, ERR_GRACE, ERR_SHARE_DENIED
+                10_008 | 10_012 | 10_013 | 10_015 => Failing::Busy,
+                // ERR_STALE, ERR_BADHANDLE, ERR_EXPIRED, ERR_WRONGSEC, ERR_STALE_CLIENTID to ERR_BAD_STATEID,
+                // ERR_ADMIN_REVOKED, ERR_BADSESSION, ERR_SEQ_MISORDERED, ERR_DEADSESSION, ERR_DELEG_REVOKED
+                70 | 10_001 | 10_011 | 10_016 | 10_022..=10_025 | 10_047 | 10_052 | 10_063 | 10_078 | 10_087 => {
+                    Failing::Lost
+                }
                 _ => Failing::Failed,
             },
         }
+    }
+
+    /// True if RPC refused the credential of the call.
+    pub const fn is_unauthenticated(self) -> bool {
+        matches!(self, Self(Family::Rpc, code) if code & UNAUTHENTICATED == UNAUTHENTICATED)
     }
 
     /// True if it says that the server could not read the call.

@@ -12,15 +12,16 @@
 //! RFC 1813 2.6; RFC 8881 15.1.
 
 use crate::exchange::{Failing, Family, Status};
-use crate::finding::{Blame, Certainty, Finding, Rule, Site};
+use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
-use crate::outcome::Outcome;
+use crate::outcome::{Ending, Outcome, Success};
 use crate::report::{Connection, Handshake, Protocol, Report};
 use crate::stats::{AROUND, MOUNTS};
 use crate::summary::FailingRun;
 use alloc::format;
 use alloc::vec::Vec;
 use rdmascope_dissector::frame::Addr;
+use rdmascope_dissector::text::Elapsed;
 
 /// Commands that are what a client is there for: they open, read and write files.
 const WORK: [&str; 4] = ["CREATE", "OPEN", "READ", "WRITE"];
@@ -52,6 +53,31 @@ pub(crate) fn conclude(report: &mut Report) {
     for finding in findings(&report.connections) {
         report.findings.add(finding);
     }
+    for (place, took) in mounted_later(&report.connections) {
+        let connection = &mut report.connections[place];
+        let (id, Some(outcome)) = (connection.id, connection.outcome.as_mut()) else { continue };
+        outcome.success = Success::Replaced;
+        if let Some((rule, by)) = outcome.cause {
+            let text = format_args!("; it was mounted over another connection {} after it", Elapsed(took));
+            report.findings.lower(rule, Some(id), by, Severity::Note, text);
+        }
+    }
+}
+
+/// The connections on which nothing was mounted while another one of the same hosts, later, had work to do, and ns until
+/// that.
+fn mounted_later(connections: &[Connection]) -> Vec<(usize, i64)> {
+    let hosts = |c: &Connection| c.peers.map(|peer| peer.address);
+    let failed = connections.iter().enumerate().filter(|(_, c)| {
+        c.outcome.as_ref().is_some_and(|outcome| outcome.failed() && outcome.ending == Ending::NoMount)
+    });
+    let later = |c: &Connection| {
+        let others = connections.iter().filter(|other| hosts(other) == hosts(c) && other.id != c.id);
+        let worked =
+            others.flat_map(|other| &other.commands).filter(|row| WORK.contains(&row.name)).filter_map(|r| r.worked);
+        worked.map(|worked| worked.since(c.last)).filter(|took| *took >= 0).min()
+    };
+    failed.filter_map(|(place, c)| Some((place, later(c)?))).collect()
 }
 
 fn findings(connections: &[Connection]) -> Vec<Finding> {
@@ -81,7 +107,13 @@ impl Hosts<'_> {
         if let Some(run) = self.lost() {
             return self.told("request", &run).into_iter().collect();
         }
-        WORK.iter().filter_map(|command| self.told(command, &self.run(&|name| name == *command)?)).collect()
+        let mut names: Vec<&str> =
+            self.connections.iter().flat_map(|c| c.commands.iter().map(|row| row.name)).collect();
+        names.sort_unstable();
+        names.dedup();
+        // who waits for a lock asks for as long as somebody else holds it
+        names.retain(|name| !is_preparation(name) && *name != "LOCK");
+        names.iter().filter_map(|command| self.told(command, &self.run(&|name| name == *command)?)).collect()
     }
 
     /// The failures of some commands after which none of them worked.
@@ -109,7 +141,8 @@ impl Hosts<'_> {
 
     /// Requests of any kind that the server does not know any more, or refuses, if nothing else came of it.
     fn lost(&self) -> Option<Run> {
-        let run = self.run(&|name| !is_preparation(name))?;
+        let any = || self.run(&|_| true).filter(|run| run.is_all);
+        let run = self.run(&|name| !is_preparation(name)).or_else(any)?;
         let least = if run.is_all { 1 } else { SEVERAL };
         let is_lost = run.sum.status.is_some_and(|status| status.failing() == Failing::Lost);
         (is_lost && run.sum.lost >= least && run.sum.lost * 2 > run.sum.count).then_some(run)
@@ -121,7 +154,10 @@ impl Hosts<'_> {
         let lasted = sum.span.1.since(sum.span.0);
         let is_busy = sum.busy == sum.count;
         let is_much = sum.count >= MANY && (!is_busy || lasted >= PATIENCE);
-        let is_grave = *is_all && (!is_busy || lasted >= PATIENCE) || command == "request" || is_much;
+        let is_work = WORK.contains(&command);
+        let is_grave = command == "request"
+            || is_work && (*is_all && (!is_busy || lasted >= PATIENCE) || is_much)
+            || is_busy && is_much;
         if !is_grave {
             return None;
         }

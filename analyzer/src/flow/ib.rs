@@ -447,6 +447,14 @@ struct Read {
     is_done: bool,
 }
 
+impl Read {
+    /// Number of its Responses that were not seen, as far as that can be counted.
+    fn missed(&self) -> u32 {
+        let rest = if self.is_done { 0 } else { psn::ahead(psn::add(self.first, self.span), self.next).max(0) as u32 };
+        rest.saturating_add(self.missing.len() as u32)
+    }
+}
+
 /// A request about to be reported.
 struct Request<'a> {
     at: At,
@@ -867,6 +875,27 @@ impl IbFlow {
                 sink.fact(at, by, IbFact::Misplaced);
             }
             self.never_sent(by, sink);
+            self.never_answered(at, by, sink);
+        }
+    }
+
+    /// Reports Responses to Reads that were not captured although their requester had them: its peer acknowledged
+    /// requests behind them, which it carries out in order, and they were not asked for again.
+    fn never_answered<S: IbSink>(&mut self, at: At, by: End, sink: &mut S) {
+        let sender = &self.senders[by.index()];
+        let Some(acked) = sender.acked.filter(|_| sender.recovery.is_none()) else { return };
+        let is_over = |read: &Read| (1..JUMP_MAX).contains(&psn::ahead(acked, psn::add(read.first, read.span - 1)));
+        // what the capture point damaged is there
+        let is_garbled = |read: &Read| {
+            let end = psn::add(read.first, read.span);
+            sender.bad_responses.iter().any(|(psn, _)| psn::is_within(*psn, read.first, end))
+        };
+        let is_missed = |read: &&Read| {
+            read.span_known && read.span > 0 && read.again.is_none() && is_over(read) && !is_garbled(read)
+        };
+        let missed: u32 = sender.reads.iter().filter(is_missed).map(Read::missed).sum();
+        if missed > 0 {
+            sink.fact(at, by.peer(), IbFact::ResponsesMissed(missed));
         }
     }
 

@@ -17,7 +17,6 @@ pub mod stream;
 use crate::context::FrameContext;
 use crate::finding::{Certainty, Rule};
 use crate::memory::{Delivery, Memory};
-use crate::missed::Rests;
 use crate::notes::{Layer, duration, f};
 use crate::op::{At, End, Part, RdmaOp, StreamBytes};
 use crate::pieces::Assembly;
@@ -230,7 +229,9 @@ impl Messages {
         if self.streams[piece.by.index()].was_broken() {
             let rule = if kind == stream::Kind::Smb2 { Rule::Smb2Malformed } else { Rule::RpcMalformed };
             let text = format_args!("gave a message another length than it has: what follows is no message");
-            cx.report(rule, piece.by, Rests::START.of(piece.by), text);
+            let is_whole = !cx.missed.any();
+            let certainty = if is_whole { Certainty::IfNothingWasMissed } else { Certainty::Guess };
+            cx.report_as(piece.at, rule, piece.by, certainty, text);
             cx.missed.hidden(piece.by, piece.at);
         }
         if is_unread {

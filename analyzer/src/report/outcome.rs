@@ -356,7 +356,8 @@ fn refused_mount(c: &Connection) -> Option<(&'static str, Status)> {
     }
     let refused = c.failures.iter().map(|failures| (failures.command, failures.status));
     // the share with the server's pipes is one, too; and who is told that there is no such program tries another version
-    let mut decisive = refused.filter(|(command, status)| MOUNTS.contains(command) && status.number().is_some());
+    let is_decisive = |status: &Status| status.number().is_some() || status.is_unauthenticated();
+    let mut decisive = refused.filter(|(command, status)| MOUNTS.contains(command) && is_decisive(status));
     decisive.find(|(command, _)| *command == "TREE_CONNECT" || !done.clone().any(|name| name == *command))
 }
 
@@ -889,6 +890,14 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
     let is_close =
         |f: &Finding| f.time_ns <= outcome.at.time.saturating_add(DISORDER) && f.rule.row().group == Group::Negotiate;
     let before = |f: &Finding| f.frame <= outcome.at.frame || is_close(f);
+    // what explains a silence is not younger than it, unless it stands right before the end
+    let silent = findings.iter().filter(|f| f.connection == Some(connection.id) && is_silence(f.rule)).map(|f| f.frame);
+    let silent = silent.min().filter(|_| matches!(outcome.ending, Ending::HungUp { .. }) && outcome.waited >= PATIENCE);
+    let is_too_young = |f: &Finding| {
+        silent.is_some_and(|silent| f.frame > silent)
+            && !is_silence(f.rule)
+            && outcome.at.time.saturating_sub(f.last_time_ns) > FOLLOWS
+    };
     let here = |f: &&Finding| f.connection == Some(connection.id) && is_grave(f) && before(f);
     let answers = |f: &Finding| match (outcome.ending, f.rule) {
         // silence explains silence, whenever it began
@@ -906,7 +915,7 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
         (_, Rule::SmbdCreditStall | Rule::SmbdCreditStarved) => false,
         _ => outcome.at.time.saturating_sub(f.last_time_ns) <= outcome.waited.saturating_add(FOLLOWS),
     };
-    let found = findings.iter().filter(here).filter(|f| answers(f));
+    let found = findings.iter().filter(here).filter(|f| answers(f) && !is_too_young(f));
     let first = found.min_by_key(|f| {
         (core::cmp::Reverse(f.severity), is_silence(f.rule), is_of_data(f.rule), f.frame, layer(f.rule), f.rule)
     });
