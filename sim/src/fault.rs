@@ -273,8 +273,8 @@ pub static FAULTS: &[Fault] = &[
         false,
         // if the reply could not go before it, for lack of credits, only its refusal shows the fault
         &["RDMA-KEY-STALE", "RDMA-ORDER", "RC-NAK", "RDMAP-TERMINATE"],
-        // the key of a WRITE was for reading only
-        &["RDMA-LENGTH", "RDMA-INVALIDATE", "RDMA-KEY-DIRECTION"],
+        // the key of a WRITE was for reading only, and its reply says that nothing was written
+        &["RDMA-LENGTH", "RDMA-INVALIDATE", "RDMA-KEY-DIRECTION", "SMB2-REPLY"],
     ),
     row("wrong-invalidate", Act::WrongInvalidate, Server, false, &["RDMA-INVALIDATE"], &["RDMA-LENGTH"]),
     row("lie", Act::Lie, Server, false, &["RDMA-LENGTH"], &[]),
