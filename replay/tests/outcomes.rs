@@ -144,7 +144,8 @@ fn expected(fault: &str) -> (&'static str, Rule, Blame) {
         "stale-key" => ("aborted", Rule::RdmaOrder, Server),
         "wrong-invalidate" => ("aborted", Rule::RdmaInvalidate, Server),
         "lie" | "too-much" => ("closed", Rule::RdmaLength, Server),
-        "wrong-signature" => ("closed", Rule::BugKsmbd2fd5dcb1c8ef, Server),
+        // the only READ, or WRITE, is refused
+        "wrong-signature" => ("closed", Rule::AllFailed, Unknown),
         fault => panic!("nothing is expected of {fault}"),
     }
 }
