@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn a_session_that_is_lost_is_told_once() {
         let lost = with(1, &[("READ", &[0, DELETED, DELETED, DELETED]), ("CLOSE", &[0, 0, 0, DELETED])]);
-        assert_eq!(told(&[lost.clone()]), [], "the CLOSE in between worked");
+        assert_eq!(told(core::slice::from_ref(&lost)), [], "the CLOSE in between worked");
         let lost = with(1, &[("READ", &[0, DELETED, DELETED]), ("WRITE", &[0, DELETED])]);
         assert_eq!(told(&[lost])[0].1, "The last 3 requests failed, from frame 1001 on: STATUS_USER_SESSION_DELETED");
         let again = with(1, &[("READ", &[DELETED; 5]), ("CREATE", &[0; 6])]);
