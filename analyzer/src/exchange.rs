@@ -135,49 +135,6 @@ pub enum Failing {
     Failed,
 }
 
-/// Values of NTSTATUS for files and pipes that others hold.
-const BUSY: [&str; 9] = [
-    "STATUS_SHARING_VIOLATION",
-    "STATUS_FILE_LOCK_CONFLICT",
-    "STATUS_LOCK_NOT_GRANTED",
-    "STATUS_PIPE_EMPTY",
-    "STATUS_PIPE_BUSY",
-    "STATUS_PIPE_NOT_AVAILABLE",
-    "STATUS_INSTANCE_NOT_AVAILABLE",
-    "STATUS_OPLOCK_BREAK_IN_PROGRESS",
-    "STATUS_RETRY",
-];
-
-/// Values of NTSTATUS that say that a session, a share or a handle is no longer known.
-const LOST: [&str; 6] = [
-    "STATUS_USER_SESSION_DELETED",
-    "STATUS_NETWORK_SESSION_EXPIRED",
-    "STATUS_NETWORK_NAME_DELETED",
-    "STATUS_FILE_CLOSED",
-    "STATUS_FILE_INVALID",
-    "STATUS_INVALID_HANDLE",
-];
-
-/// Values of NTSTATUS that are part of normal work with files.
-const ORDINARY: [&str; 16] = [
-    "STATUS_END_OF_FILE",
-    "STATUS_BUFFER_OVERFLOW",
-    "STATUS_OBJECT_NAME_NOT_FOUND",
-    "STATUS_OBJECT_PATH_NOT_FOUND",
-    "STATUS_OBJECT_NAME_INVALID",
-    "STATUS_OBJECT_NAME_COLLISION",
-    "STATUS_NO_SUCH_FILE",
-    "STATUS_NO_MORE_FILES",
-    "STATUS_FILE_IS_A_DIRECTORY",
-    "STATUS_NOT_A_DIRECTORY",
-    "STATUS_STOPPED_ON_SYMLINK",
-    "STATUS_IO_REPARSE_TAG_NOT_HANDLED",
-    "STATUS_PATH_NOT_COVERED",
-    "STATUS_FS_DRIVER_REQUIRED",
-    "STATUS_DELETE_PENDING",
-    "STATUS_CANCELLED",
-];
-
 /// Values of NTSTATUS that mean damage.
 const DAMAGE: [&str; 15] = [
     "STATUS_IN_PAGE_ERROR",
@@ -246,16 +203,38 @@ impl Status {
         }
     }
 
-    /// Meaning of a failure for the work of a client.
-    pub fn failing(self) -> Failing {
+    /// Meaning of a failure for the work of a client (\[MS-ERREF\] 2.3.1; RFC 8881 15.1).
+    pub const fn failing(self) -> Failing {
         let Self(family, code) = self;
-        let kinds = [(Failing::Ordinary, &ORDINARY[..]), (Failing::Busy, &BUSY), (Failing::Lost, &LOST)];
         match family {
-            Family::Smb2 => {
-                let name = NtStatus(code).name();
-                let kind = kinds.iter().find(|(_, names)| name.is_some_and(|name| names.contains(&name)));
-                kind.map_or(Failing::Failed, |(kind, _)| *kind)
-            }
+            Family::Smb2 => match code {
+                // of files that are not there or are something else, and of what a client stops itself: BUFFER_OVERFLOW,
+                // NO_MORE_FILES, STOPPED_ON_SYMLINK, NO_SUCH_FILE, END_OF_FILE, OBJECT_NAME_INVALID to
+                // OBJECT_NAME_COLLISION, OBJECT_PATH_NOT_FOUND, DELETE_PENDING, FILE_IS_A_DIRECTORY, NOT_A_DIRECTORY,
+                // CANCELLED, FS_DRIVER_REQUIRED, PATH_NOT_COVERED, IO_REPARSE_TAG_NOT_HANDLED
+                0x8000_0005
+                | 0x8000_0006
+                | 0x8000_002d
+                | 0xc000_000f
+                | 0xc000_0011
+                | 0xc000_0033..=0xc000_0035
+                | 0xc000_003a
+                | 0xc000_0056
+                | 0xc000_00ba
+                | 0xc000_0103
+                | 0xc000_0120
+                | 0xc000_019c
+                | 0xc000_0257
+                | 0xc000_0279 => Failing::Ordinary,
+                // SHARING_VIOLATION, FILE_LOCK_CONFLICT, LOCK_NOT_GRANTED, INSTANCE_NOT_AVAILABLE, PIPE_NOT_AVAILABLE,
+                // PIPE_BUSY, PIPE_EMPTY, RETRY
+                0xc000_0043 | 0xc000_0054 | 0xc000_0055 | 0xc000_00ab | 0xc000_00ac | 0xc000_00ae | 0xc000_00d9
+                | 0xc000_022d => Failing::Busy,
+                // INVALID_HANDLE, FILE_INVALID, NETWORK_NAME_DELETED, FILE_CLOSED, USER_SESSION_DELETED,
+                // NETWORK_SESSION_EXPIRED
+                0xc000_0008 | 0xc000_0098 | 0xc000_00c9 | 0xc000_0128 | 0xc000_0203 | 0xc000_035c => Failing::Lost,
+                _ => Failing::Failed,
+            },
             Family::Rpc if code & REFUSED != 0 => Failing::Lost,
             Family::Rpc => match code {
                 // ERR_NOENT, ERR_EXIST, ERR_NOTDIR, ERR_ISDIR, ERR_DENIED (of a lock), ERR_SYMLINK

@@ -470,11 +470,11 @@ impl Command {
 
     /// Takes over what worked last, and what failed since.
     pub fn join_ends(&mut self, other: &Self) {
-        let mut other = other.clone();
         self.worked = self.worked.max(other.worked);
-        other.worked = self.worked;
-        other.forget_failing();
         self.forget_failing();
+        if self.worked.is_some_and(|worked| worked > other.failing.span.0) {
+            return;
+        }
         self.failing.join(&other.failing);
     }
 

@@ -28,6 +28,10 @@ const SEVERAL: u32 = 2;
 /// ns by which a capture may have packets in another order than the ends.
 const DISORDER: i64 = 1_000_000;
 
+/// Cause of a request that its server put off, and never answered.
+const PUT_OFF: &str =
+    "The service has the request, and did not come to accept or to refuse it: it is busy, or waits itself";
+
 impl Pipeline<dyn Sink> {
     pub(super) fn datagram<T: Trace>(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, t: &mut T) {
         let length = ib.payload_length;
@@ -387,7 +391,8 @@ impl Pipeline<dyn Sink> {
         if request.is_put_off {
             // it was there, and may still be at work
             let text = format_args!("RDMA-CM REQ to {server} port {port} was put off (MRA), and never answered");
-            return self.env.report(Rule::CmTimeout, Blame::Server, site, Certainty::Guess, text);
+            self.env.report(Rule::CmTimeout, Blame::Server, site, Certainty::Guess, text);
+            return self.env.findings.because(Rule::CmTimeout, None, Blame::Server, Some(PUT_OFF));
         }
         let text = format_args!("RDMA-CM REQ to {server} port {port} was never answered");
         self.env.report(Rule::CmTimeout, Blame::Server, site, certainty, text);

@@ -685,11 +685,10 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
             let site = Site { connection: Some(connection.id), frame: outcome.at.frame, time_ns: outcome.at.time };
             let text = Predicate { outcome: &outcome, connection };
             findings.report_as(severity, rule, by, site, outcome.certainty, format_args!("{text}"));
-            if matches!(outcome.ending, Ending::NoSession)
-                && refusal(connection).is_none()
-                && !connection.smb.setup.is_begun
-            {
-                findings.because(rule, Some(connection.id), by, Some("The two have no dialect of SMB2 in common"));
+            if matches!(outcome.ending, Ending::NoSession) && refusal(connection).is_none() {
+                let is_begun = connection.smb.setup.is_begun;
+                let why = if is_begun { GAVE_UP } else { "The two have no dialect of SMB2 in common" };
+                findings.because(rule, Some(connection.id), by, Some(why));
             }
             outcome.cause = Some((rule, by));
         }
@@ -702,6 +701,10 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
     }
     connection.outcome = Some(outcome);
 }
+
+/// Cause of an authentication that is broken off.
+const GAVE_UP: &str =
+    "The client has nothing to answer the server's challenge with, or was stopped meanwhile: its own log says why";
 
 /// ns by which a capture may have frames in another order than the ends: those of a way there and back.
 const DISORDER: i64 = 10_000_000;
