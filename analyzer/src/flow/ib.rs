@@ -3413,6 +3413,20 @@ mod tests {
     }
 
     #[test]
+    fn packets_tell_the_path_mtu_whatever_the_handshake_said() {
+        let mut wire = Wire::default();
+        wire.flow.path_mtu(4096);
+        wire.only(10).memory(READ, 11, 4096, &[]);
+        assert_eq!(wire.sender().next, Some(12), "one Response");
+        wire.packet(End::B, RESPONSE_FIRST, 11, None, &[0; 1024]);
+        assert_eq!((wire.flow.mtu, wire.sender().next), (Some(1024), Some(15)), "four of them");
+        let mut wire = Wire::default();
+        wire.flow.path_mtu(256);
+        wire.packet(End::A, ONLY, 10, None, &[0; 1000]);
+        assert_eq!(wire.flow.mtu, Some(1024), "none is longer");
+    }
+
+    #[test]
     fn where_requests_go_on_behind_a_read_of_unknown_length() {
         // the answer has one packet, or as many as the smallest path MTU makes
         let behind = |psn: u32| {
