@@ -118,8 +118,6 @@ pub struct Failures {
     pub status: Status,
     /// Number of requests.
     pub count: u64,
-    /// The first reply.
-    pub first: At,
 }
 
 /// Meaning of a failing status for the work of a client.
@@ -504,7 +502,7 @@ stored!(Descriptor { offset, token, length });
 stored!(Transfer { operations, frames, bytes, first, last });
 stored_enum!(Family { Smb2, Rpc });
 stored!(Status { 0, 1 });
-stored!(Failures { command, status, count, first });
+stored!(Failures { command, status, count });
 stored!(Exchange {
     id,
     connection,

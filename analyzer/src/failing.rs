@@ -105,7 +105,7 @@ fn is_preparation(name: &str) -> bool {
 impl Hosts<'_> {
     fn findings(&self) -> Vec<Finding> {
         if let Some(run) = self.lost() {
-            return self.told("request", &run).into_iter().collect();
+            return self.told(None, &run).into_iter().collect();
         }
         let mut names: Vec<&str> =
             self.connections.iter().flat_map(|c| c.commands.iter().map(|row| row.name)).collect();
@@ -113,7 +113,7 @@ impl Hosts<'_> {
         names.dedup();
         // who waits for a lock asks for as long as somebody else holds it
         names.retain(|name| !is_preparation(name) && *name != "LOCK");
-        names.iter().filter_map(|command| self.told(command, &self.run(&|name| name == *command)?)).collect()
+        names.iter().filter_map(|command| self.told(Some(command), &self.run(&|name| name == *command)?)).collect()
     }
 
     /// The failures of some commands after which none of them worked.
@@ -148,20 +148,22 @@ impl Hosts<'_> {
         (is_lost && run.sum.lost >= least && run.sum.lost * 2 > run.sum.count).then_some(run)
     }
 
-    fn told(&self, command: &str, run: &Run) -> Option<Finding> {
+    /// The finding about failures of a command, or of requests of any kind that the server does not know any more, if
+    /// they are more than an accident.
+    fn told(&self, command: Option<&str>, run: &Run) -> Option<Finding> {
         let Run { sum, connection, is_all } = run;
         let status = sum.status.filter(|status| !status.is_damage())?;
         let lasted = sum.span.1.since(sum.span.0);
         let is_busy = sum.busy == sum.count;
         let is_much = sum.count >= MANY && (!is_busy || lasted >= PATIENCE);
-        let is_work = WORK.contains(&command);
-        let is_grave = command == "request"
+        let is_work = command.is_some_and(|command| WORK.contains(&command));
+        let is_grave = command.is_none()
             || is_work && (*is_all && (!is_busy || lasted >= PATIENCE) || is_much)
             || is_busy && is_much;
         if !is_grave {
             return None;
         }
-        let s = if command == "request" { "s" } else { " requests" };
+        let (command, s) = command.map_or(("request", "s"), |command| (command, " requests"));
         let text = match (is_all, sum.count) {
             (true, 1) => format!("The only {command} failed: {status}"),
             (true, n) => format!("All {n} {command}{s} failed: {status}"),

@@ -776,12 +776,7 @@ mod tests {
     fn failed_requests_are_told_by_command_and_status() {
         let mut report = report([on(1, Rule::Smb2Error, Blame::Server, 3, 1)]);
         let denied = 0xc000_0022;
-        let failed = |command: &'static str, status: Status, count: u64| Failures {
-            command,
-            status,
-            count,
-            first: At::default(),
-        };
+        let failed = |command, status, count| Failures { command, status, count };
         report.connections[0].failures = vec![
             failed("CREATE", Status(Family::Smb2, denied), 1200),
             failed("READ", Status(Family::Smb2, denied), 1),

@@ -145,8 +145,8 @@ impl Commands {
     /// Counts an exchange that is complete, or never will be.
     pub fn add(&mut self, exchange: &Exchange) {
         if let Some(status) = exchange.status.filter(|_| exchange.failed) {
-            let (command, family, first) = (exchange.command, exchange.family, exchange.reply.unwrap_or_default());
-            self.fail(Failures { command, status: Status(family, status), count: 1, first });
+            let status = Status(exchange.family, status);
+            self.fail(Failures { command: exchange.command, status, count: 1 });
         }
         let place = self.place(exchange.command);
         let row = &mut self.rows[place];
@@ -206,7 +206,6 @@ impl Commands {
         let is_same = |known: &&mut Failures| (known.command, known.status) == (new.command, new.status);
         if let Some(known) = self.failures.iter_mut().find(is_same) {
             known.count += new.count;
-            known.first = known.first.min(new.first);
         } else if self.failures.len() < FAILURES_MAX {
             self.failures.push(new);
         }

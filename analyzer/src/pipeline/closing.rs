@@ -39,7 +39,8 @@ impl Pipeline<dyn Sink> {
         }
     }
 
-    /// Another connection has the numbers of one that is open from here on: its end was not captured, nor what came before it.
+    /// Another connection has the numbers of one that is open from here on: its end was not captured, nor what came
+    /// before it.
     #[cold]
     pub(super) fn end_unseen(&mut self, slot: u32, at: At) {
         let Some(s) = self.table.get_mut(slot).filter(|s| s.connection.closed.is_none()) else { return };

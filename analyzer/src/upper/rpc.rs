@@ -587,10 +587,10 @@ impl Rpc {
                     }
                 }
                 // no more than was asked for
-                if exchange.failed && done.clone().next().is_none() {
-                    0
-                } else if done.clone().next().is_some() {
+                if done.clone().next().is_some() {
                     done.map(|(asked, done)| u64::from(asked.count.min(done.count))).sum()
+                } else if exchange.failed {
+                    0
                 } else {
                     let (count, asked) = (pending.names.count.or(exchange.length).unwrap_or(0), exchange.length);
                     asked.map_or(count, |asked| asked.min(count)).into()
