@@ -64,17 +64,18 @@ pub(crate) fn conclude(report: &mut Report) {
     }
 }
 
-/// The connections on which nothing was mounted while another one of the same hosts, later, had work to do, and ns until
+/// The connections on which nothing was mounted while another one of the same hosts, later, was told yes, and ns until
 /// that.
 fn mounted_later(connections: &[Connection]) -> Vec<(usize, i64)> {
     let hosts = |c: &Connection| c.peers.map(|peer| peer.address);
     let failed = connections.iter().enumerate().filter(|(_, c)| {
         c.outcome.as_ref().is_some_and(|outcome| outcome.failed() && outcome.ending == Ending::NoMount)
     });
+    let is_mounted = |name: &str| MOUNTS.contains(&name) || WORK.contains(&name);
     let later = |c: &Connection| {
         let others = connections.iter().filter(|other| hosts(other) == hosts(c) && other.id != c.id);
         let worked =
-            others.flat_map(|other| &other.commands).filter(|row| WORK.contains(&row.name)).filter_map(|r| r.worked);
+            others.flat_map(|other| &other.commands).filter(|row| is_mounted(row.name)).filter_map(|row| row.worked);
         worked.map(|worked| worked.since(c.last)).filter(|took| *took >= 0).min()
     };
     failed.filter_map(|(place, c)| Some((place, later(c)?))).collect()
@@ -303,6 +304,28 @@ mod tests {
         let mut elsewhere = with(2, &[("WRITE", &[0; 5])]);
         elsewhere.peers[1].address = Addr::V4([192, 0, 2, 3]);
         assert_eq!(told(&[denied, elsewhere]).len(), 1, "another server");
+    }
+
+    #[test]
+    fn a_mount_that_succeeds_later_takes_the_place_of_one_that_was_refused() {
+        let mut refused = with(1, &[("MNT", &[DENIED])]);
+        refused.outcome = Some(Outcome {
+            purpose: crate::outcome::Purpose::RpcTcp,
+            reached: crate::outcome::Stage::Negotiated,
+            ending: Ending::NoMount,
+            success: Success::No,
+            by: None,
+            closed_by: Some(0),
+            at: At::default(),
+            waited: 0,
+            certainty: Certainty::IfNothingWasMissed,
+            cause: None,
+        });
+        let places = |rows: &[(&'static str, &[u32])]| {
+            mounted_later(&[refused.clone(), with(2, rows)]).into_iter().map(|(place, _)| place).collect::<Vec<_>>()
+        };
+        assert_eq!([places(&[("MNT", &[0])]), places(&[("WRITE", &[0])])], [[0], [0]]);
+        assert_eq!([places(&[("MNT", &[DENIED])]), places(&[("NULL", &[0])])], [[0; 0]; 2]);
     }
 
     #[test]
