@@ -59,6 +59,10 @@ pub struct Direction {
     pieces: Pieces,
 }
 
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk::<4>().map(|b| u32::from_be_bytes(*b))
+}
+
 /// Kind of messages, if `bytes` begin like SMB2 or RPC on TCP.
 pub fn recognize(bytes: &[u8]) -> Kind {
     if let Some([0, _, _, _, rest @ ..]) = bytes.get(..8)
@@ -66,7 +70,7 @@ pub fn recognize(bytes: &[u8]) -> Kind {
     {
         return Kind::Smb2;
     }
-    let word = |at: usize| bytes.get(at..at + 4).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_be_bytes(*b));
+    let word = |at: usize| word(bytes, at);
     let (Some(mark), Some(kind)) = (word(0), word(8)) else { return Kind::Undecided };
     let length = mark & 0x7fff_ffff;
     let plausible = mark >> 31 == 1 && (24..MESSAGE_MAX as u32).contains(&length);
@@ -88,8 +92,15 @@ fn begins(kind: Kind, bytes: &[u8]) -> bool {
         (Kind::Smb2, [0, _, _, _, 0xfc..=0xff, b'S'] | [0, _, _, _, 0xfc..=0xff, b'S', b'M']) => true,
         // RFC 1002 4.3.1
         (Kind::Smb2, [kind, ..]) => matches!(kind, 0x81..=0x85),
-        // a call or a reply
-        (Kind::Rpc, [mark, ..]) if bytes.len() >= 12 && mark >> 7 == 1 => matches!(bytes[8..12], [0, 0, 0, 0 | 1]),
+        // less of a message tells nothing
+        (Kind::Rpc, _) if word(bytes, 0).is_some_and(|mark| mark & 0x7fff_ffff < 12) => true,
+        (Kind::Rpc, _) if bytes.len() >= 16 => match (word(bytes, 8), word(bytes, 12)) {
+            // the version, and the state of the reply: four bytes earlier or later there is something else
+            (Some(0), Some(version)) => (1..=4).contains(&version),
+            (Some(1), Some(state)) => state <= 1,
+            _ => false,
+        },
+        (Kind::Rpc, _) if bytes.len() >= 12 => matches!(bytes[8..12], [0, 0, 0, 0 | 1]),
         _ => true,
     }
 }
@@ -254,13 +265,35 @@ mod tests {
         assert_eq!(said, [None, None, Some(vec![1, 2, 3, 4])]);
         // a record of RPC, of two fragments in three segments
         let (mut direction, mut said) = (Direction::default(), Vec::new());
-        let record = [&40u32.to_be_bytes()[..], &[1; 40], &(0x8000_0000u32 | 20).to_be_bytes(), &[2; 20]].concat();
+        let call = [&[1; 4][..], &[0, 0, 0, 0, 0, 0, 0, 2], &[1; 28]].concat();
+        let record = [&40u32.to_be_bytes()[..], &call, &(0x8000_0000u32 | 20).to_be_bytes(), &[2; 20]].concat();
         for (frame, part) in [(5, &record[..44]), (6, &record[44..50]), (7, &record[50..])] {
             direction.take(Kind::Rpc, &piece(frame, part), &mut |m| {
                 said.push((m.wire_length, m.pieces.map(|p| p.frames().to_vec())))
             });
         }
         assert_eq!(said, [(60, Some(vec![5, 6, 7]))]);
+    }
+
+    #[test]
+    fn lengths_that_lead_to_no_message_are_noticed_whatever_the_transaction_is_called() {
+        let reply = |xid: u32, extra: u32| {
+            let mark = (0x8000_0000 | 28) + extra;
+            [&mark.to_be_bytes()[..], &xid.to_be_bytes(), &[0, 0, 0, 1], &[0; 20]].concat()
+        };
+        // of a small number, the mark behind a wrong one looks like that of a first fragment
+        for xid in [0x0012_3456u32, 0x4567_89ab, 0x8000_0010, 0xfedc_ba98] {
+            for (extra, is_wrong) in [(0, false), (4, true)] {
+                let stream: Vec<u8> = (0..40).flat_map(|_| reply(xid, extra)).collect();
+                let (mut direction, mut messages) = (Direction::default(), 0);
+                for (i, chunk) in stream.chunks(64).enumerate() {
+                    direction.take(Kind::Rpc, &piece(i as u64 + 1, chunk), &mut |_| messages += 1);
+                }
+                let counted = if is_wrong { messages < 40 } else { messages == 40 };
+                assert!(counted, "{messages} messages of {xid:#x}, {extra} too long");
+                assert_eq!(direction.was_broken(), is_wrong, "{xid:#x}, {extra} too long");
+            }
+        }
     }
 
     fn piece(frame: u64, bytes: &[u8]) -> StreamBytes<'_> {
