@@ -24,7 +24,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroUsize;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use rdmascope_dissector::frame::{Addr, Unreachable};
 use rdmascope_dissector::text::{Elapsed, Grouped};
 use rdmascope_dissector::wire::ib::cm::RejectReason;
@@ -448,13 +448,26 @@ pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[Undelivered])
         .filter(|c| c.transport.is_some_and(|t| t != Transport::Tcp) && c.progress.connected)
         .filter_map(|c| Some((kind_of(c)?, c.peers[1].address)))
         .collect();
+    let strangers = tried_by_strangers(report, attempts);
     let mut paths: Vec<Path> = groups
         .iter()
-        .filter_map(|group| PathSteps::of(group, unreachable, &rdma_servers, report).climb())
+        .filter_map(|group| PathSteps::of(group, unreachable, (&rdma_servers, &strangers), report).climb())
         .take(PATHS_MAX)
         .collect();
     paths.sort_by_key(|p| (p.connections.first().copied().unwrap_or(u32::MAX), p.kind));
     paths
+}
+
+/// Addresses that were asked for RDMA by one that has no session over TCP of its own: it may be another address of a
+/// client that has one.
+fn tried_by_strangers(report: &Report, attempts: &[Attempt]) -> HashSet<Addr> {
+    let is_tcp = |c: &&Connection| c.transport == Some(Transport::Tcp) && kind_of(c) == Some(Kind::Smb);
+    let known: HashSet<Addr> = report.connections.iter().filter(is_tcp).map(|c| c.peers[0].address).collect();
+    let is_try = |c: &&Connection| c.transport.is_some_and(|t| t != Transport::Tcp) || is_try(c);
+    let ends = report.connections.iter().filter(is_try).map(|c| (c.client_known, c.peers.map(|p| p.address)));
+    let roles = ends.flat_map(|(is_sure, [a, b])| [Some((a, b)), (!is_sure).then_some((b, a))]).flatten();
+    let asked = attempts.iter().map(|a| (a.client, a.server));
+    roles.chain(asked).filter(|(client, _)| !known.contains(client)).map(|(_, server)| server).collect()
 }
 
 /// Puts the ladders into a report, and their findings.
@@ -712,20 +725,28 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
         .take(4 * PATHS_MAX)
         .collect();
     for (at, address) in listed {
-        let client = groups[at].client;
+        let own = &groups[at];
         // from a link-local address no other client can be distinguished
         let is_near = |g: &Group<'_>| {
             is_link_local(&address) && is_link_local(&g.client) && !g.connections.iter().any(|c| has_session(c))
         };
-        let other = groups
-            .iter()
-            .position(|g| g.kind == Kind::Smb && (g.client == client || is_near(g)) && g.servers.contains(&address));
-        if let Some(other) = other.filter(|other| *other != at && !groups[at].servers.contains(&address)) {
-            merge(&mut groups, at, other);
-        }
+        // a client has an address for each of its cards, and some servers no GUID
+        let is_same = |g: &Group<'_>| client_guids(g).any(|guid| client_guids(own).any(|one| one == guid));
+        let is_it = |(other, g): (usize, &Group<'_>)| {
+            let is_there = other != at && g.kind == Kind::Smb && g.servers.contains(&address);
+            is_there && (g.client == own.client || is_near(g) || is_same(g))
+        };
+        let others: Vec<usize> =
+            groups.iter().enumerate().filter(|(other, g)| is_it((*other, g))).map(|(other, _)| other).collect();
+        others.into_iter().for_each(|other| merge(&mut groups, at, other));
     }
     groups.retain(|g| !g.connections.is_empty() || !g.attempts.is_empty());
     groups
+}
+
+/// ClientGuids that name a client.
+fn client_guids<'g>(group: &'g Group<'_>) -> impl Iterator<Item = [u8; 16]> + 'g {
+    group.connections.iter().filter_map(|c| c.smb.setup.guids[0]).filter(|guid| *guid != [0; 16])
 }
 
 /// Moves everything of group `from` into group `into`; the empty group stays.
@@ -806,11 +827,18 @@ struct PathSteps<'g, 'r> {
     rpcbind: Rpcbind,
     /// True if queue pairs of the two talk to each other whose handshake and messages the capture does not tell.
     has_unknown_pair: bool,
+    /// True if somebody asked for RDMA at an address that the server lists, who may be this client.
+    is_tried_by_stranger: bool,
     drafts: Vec<Draft>,
 }
 
 impl<'g, 'r> PathSteps<'g, 'r> {
-    fn of(group: &'g Group<'r>, unreachable: &[Undelivered], rdma_servers: &[(Kind, Addr)], report: &Report) -> Self {
+    fn of(
+        group: &'g Group<'r>,
+        unreachable: &[Undelivered],
+        (rdma_servers, strangers): (&[(Kind, Addr)], &HashSet<Addr>),
+        report: &Report,
+    ) -> Self {
         let (end, is_whole) = (report.capture.last.unwrap_or_default(), report.capture.cut == 0);
         let is_rdma = |c: &Connection| matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma) || is_try(c);
         let (rdma, tcp): (Vec<&Connection>, Vec<&Connection>) = group.connections.iter().partition(|c| is_rdma(c));
@@ -877,6 +905,9 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 AttemptOutcome::Otherwise
             } else if c.transport == Some(Transport::Iwarp) && c.progress.connected {
                 AttemptOutcome::Accepted
+            } else if c.progress.missed || (c.progress.connected && c.progress.silent) {
+                // what was asked on it, and what was answered, the capture lacks
+                AttemptOutcome::Open
             } else if is_whole
                 && !c.progress.changed
                 && c.handshake == Handshake::Seen
@@ -914,7 +945,21 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             is_rdma && c.protocol == Protocol::Unknown && c.rejected.is_none() && (is_theirs(0) || is_theirs(1))
         };
         let has_unknown_pair = report.connections.iter().find(is_pair).is_some();
-        Self { group, tcp, rdma, requests, end, is_whole, serves_rdma, rpcbind, has_unknown_pair, drafts: Vec::new() }
+        let listed = tcp.iter().flat_map(|c| &c.smb.setup.interfaces).filter(|i| i.rdma).filter_map(addr);
+        let is_tried_by_stranger = listed.into_iter().any(|address| strangers.contains(&address));
+        Self {
+            group,
+            tcp,
+            rdma,
+            requests,
+            end,
+            is_whole,
+            serves_rdma,
+            rpcbind,
+            has_unknown_pair,
+            is_tried_by_stranger,
+            drafts: Vec::new(),
+        }
     }
 
     fn add(&mut self, step: Step, state: State, text: impl Into<String>, at: Option<At>) {
@@ -1272,7 +1317,10 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         // a capture on the host does not see data that an RDMA card moves; but then no data goes by TCP
         let moved =
             c.smb.setup.moved.iter().filter_map(|m| m.span).map(|(_, last)| last).max().filter(|last| *last > since);
-        if moved.is_some() && !c.progress.missed {
+        // what another connection of the two was for may be all that was missed
+        let is_unjudged = |c: &&&Connection| c.protocol == Protocol::Unknown && c.handshake != Handshake::Seen;
+        let is_known = !self.is_tried_by_stranger && self.tcp.iter().find(is_unjudged).is_none();
+        if moved.is_some() && !c.progress.missed && is_known {
             let text = "never tried RDMA, although the server lists it, and reads and writes over TCP";
             self.no(
                 Step::Tried,
@@ -1367,7 +1415,9 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 self.no(Step::Accepted, "no MPA Reply", at, (refused, Blame::Server, certainty, text));
             }
             _ => {
-                let heard = reported.iter().any(|t| t.heard) || !self.tcp.is_empty();
+                // of one direction alone, or of a part of the packets, an answer may be missing
+                let is_heard = |c: &&&Connection| has_session(c) && !c.progress.missed;
+                let heard = reported.iter().any(|t| t.heard) || self.tcp.iter().find(is_heard).is_some();
                 let certainty = if heard { Certainty::IfNothingWasMissed } else { Certainty::Guess };
                 let n = reported.len();
                 let text = if n == 1 {
@@ -1499,6 +1549,16 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                     Some(last),
                     (rule, Blame::Unknown, Certainty::IfNothingWasMissed, text),
                 );
+                // who closes with all requests answered does so on purpose
+                let in_order = |c: &&Connection| {
+                    c.closed.is_some_and(|(by, how, _)| by == Some(0) && how != "RST")
+                        && c.outcome.as_ref().is_none_or(|o| !o.failed())
+                };
+                if used.iter().all(|c| in_order(c))
+                    && let Some(draft) = self.drafts.last_mut()
+                {
+                    draft.why = Some("It was closed in order, as by an unmount, and TCP was used from then on");
+                }
             }
             // a link that went down takes the end of its connections with it
             Some((id, silent)) if silent >= SILENT => {
@@ -2132,5 +2192,37 @@ mod tests {
         }
         let one = paths(&report(vec![tcp, rdma]), &[], &[]);
         assert_eq!((one.len(), one[0].connections.clone()), (1, vec![1, 2]));
+    }
+
+    #[test]
+    fn a_client_may_ask_for_rdma_from_another_address() {
+        let (mut tcp, mut rdma) = (over_tcp(), over_rdma());
+        let (far, card) = (Addr::V4([192, 0, 2, 77]), Addr::V4([192, 0, 2, 78]));
+        tcp.smb.setup.interfaces = vec![interface([192, 0, 2, 77], true)];
+        (rdma.peers[0].address, rdma.peers[1].address) = (card, far);
+        let tries = |connections: Vec<Connection>, attempts: &[Attempt]| {
+            let all = paths(&report(connections), attempts, &[]);
+            let tried = all.iter().filter(|p| p.verdict.as_ref().is_some_and(|v| v.rule == Rule::SmbPathTry)).count();
+            (all.len(), tried)
+        };
+        assert_eq!(tries(vec![tcp.clone()], &[]), (1, 1));
+        // ksmbd tells no ServerGuid; the client's is the same
+        for (c, server) in [(&mut tcp, [0; 16]), (&mut rdma, [0; 16])] {
+            c.smb.setup.guids = [Some([1; 16]), Some(server)];
+        }
+        assert_eq!(tries(vec![tcp.clone(), rdma.clone()], &[]), (1, 0));
+        // an address that nobody knows may be the same client's
+        rdma.smb.setup.guids = [None; 2];
+        assert_eq!(tries(vec![tcp.clone(), rdma.clone()], &[]), (2, 0));
+        let mut asked = attempt(445, 21, CmAnswer::Rejected(at(21), "nothing listening".into()));
+        (asked.client, asked.server) = (card, far);
+        assert_eq!(tries(vec![tcp.clone()], &[asked.clone()]), (2, 0));
+        // that of a client that has a session of its own is not
+        let mut other = over_tcp();
+        other.id = 3;
+        other.peers[0].address = card;
+        other.smb.setup.interfaces.clear();
+        let (_, tried) = tries(vec![tcp, other, rdma], &[asked]);
+        assert_eq!(tried, 1);
     }
 }
