@@ -139,6 +139,8 @@ impl Direction {
         let matters = |hole: &Hole| rests.whole || hole.why != Why::Cut;
         match rests.from {
             From::Frame | From::Known => true,
+            // what was sent before the first packet that was captured, no number shows
+            From::At(at) if self.late && self.first.is_none_or(|first| first > at) => false,
             From::At(at) => !self.holes.iter().any(|hole| matters(hole) && hole.to.frame >= at.frame),
             From::Start => !self.late && !self.holes.iter().any(matters),
         }

@@ -1594,11 +1594,12 @@ rules! {
             was computed"],
         cure: "Update the sender's driver or firmware. No packet was lost here: the network needs no change.",
     }
-    RcLength "RC-LENGTH" Error Transport "IBTA Vol 1 9.7.4.1.6" {
-        title: "The packets of an RDMA Write have another length together than its first packet says.",
+    RcLength "RC-LENGTH" Error Transport "IBTA Vol 1 9.7.4.1.6, 9.7.5.1.6" {
+        title: "The packets of an RDMA Write, or of the answer to a Read, have another length together than was said.",
         says: "The payload of all packets of a Write adds up to the DMA length in the RETH of the first; the responder \
             answers anything else \
-               with a NAK for an invalid request, and the connection ends.",
+               with a NAK for an invalid request, and the connection ends. The responses to a Read add up to the length \
+            in its request.",
         causes: ["A broken sender: driver, firmware or software RoCE", "A middlebox, or an attack, that changed the \
             first packet"],
         cure: "Update the sender. If the receiver took the data all the same, compare the file with a checksum, and \

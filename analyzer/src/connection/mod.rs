@@ -42,6 +42,8 @@ pub use crate::notes::{FIELDS, f};
 const INTERRUPTED: i64 = 2_000_000;
 /// ns beyond the way there and back after which an end that has all that it needs is said to be late.
 const IDLE: i64 = 100_000;
+/// ns within which a sender goes on that waited for credits, once they have come.
+const RELEASED: i64 = 100_000;
 /// ns after a notification of congestion in which an adapter may send at a lower rate. The rate comes back in steps of
 /// some 300 µs: from the lowest to that of the line takes hundreds of them.
 const SLOWED: i64 = 1_000_000_000;
@@ -510,8 +512,10 @@ impl ConnectionState {
                 && e.until() > since.time
                 && e.begin.time < op.at.time
         };
-        // with packets lost, a late packet may have been lost before the capture point
-        let is_doubtful = self.health.is_troubled()
+        // with packets lost, a late packet may have been lost before the capture point; for responses to Reads of
+        // RoCE, their requester asks again then, which is an episode
+        let is_asked_again = cause == Cause::ReadResponse && self.transport != Some(Transport::Iwarp);
+        let is_doubtful = self.health.is_troubled() && !is_asked_again
             || self.missed.anything()
             || self.is_out_of_order
             || self.episodes.iter().any(is_otherwise);
@@ -541,8 +545,12 @@ impl ConnectionState {
     #[cold]
     fn stall(&mut self, by: End, at: At) {
         // until it went on: the credits that were seen on their way before that had yet to come to it
-        let Some(begin) = self.messages.smbd().map(|smbd| smbd.link.side(by).stall_since) else { return };
-        self.episodes.stalled(by, Cause::SmbDirectCredits, begin, at);
+        let Some(side) = self.messages.smbd().map(|smbd| smbd.link.side(by)) else { return };
+        let (begin, granted) = (side.stall_since, side.stall_until.time);
+        // what it did once they had come is its own time
+        let way = self.way(by).unwrap_or(RELEASED).max(RELEASED);
+        let end = At { time: at.time.min(granted.saturating_add(way)), ..at };
+        self.episodes.stalled(by, Cause::SmbDirectCredits, begin, end);
     }
 
     /// `by` has `count` Reads outstanding, one of them new; its peer answers `limit` at a time.
@@ -686,7 +694,7 @@ impl ConnectionState {
         let acked = [0, 1].map(|end| Some(self.ends[end].acked).filter(|(at, _)| *at != At::default()));
         let (mut cx, _, _, upper) = self.parts(env, end, None);
         cx.about.acked = acked;
-        upper.finish(&mut cx, end, closed.is_some());
+        upper.finish(&mut cx, end, closed.map(|(by, ..)| by));
         let Self { id, roles, missed, .. } = self;
         let certainty = context::at_the_end(env);
         missed.finish(|evidence| evidence.report(env, *id, roles, certainty));

@@ -200,6 +200,13 @@ pub enum IbFact {
         /// Part of the message that the packet is which shows it.
         part: Part,
     },
+    /// The Responses to a Read have another length than was asked for.
+    OtherReadLength {
+        /// Length that the Read Request says.
+        asked: u32,
+        /// Bytes that came.
+        came: u32,
+    },
     /// Packets were acknowledged that this end's peer never sent.
     AckedUnsent {
         /// The newest PSN that was acknowledged.
@@ -952,7 +959,9 @@ impl IbFlow {
         }
         if let Some(found) = self.losses(by).unanswered.filter(|found| !found.answered) {
             let speaks = self.speaks(by, &found);
-            self.losses(by).unanswered = Some(Unanswered { speaks, ..found });
+            let said = self.senders[by.peer().index()].last;
+            let from = if speaks == Speaks::Not { found.from.max(said) } else { found.from };
+            self.losses(by).unanswered = Some(Unanswered { speaks, from, ..found });
         }
         sink.fact(at, by, if is_expected { IbFact::Recovered { ended, over } } else { IbFact::NotRecovering });
     }
@@ -1386,6 +1395,8 @@ impl IbFlow {
             let is_past =
                 passed && way > 0 && self.senders[by.index()].passed_ago(at, number) > way - way / 8 - HELD_BACK;
             let sender = &mut self.senders[by.index()];
+            // those that went by are counted once, however often they are asked for
+            let is_past = is_past && sender.read_again.is_none_or(|(earlier, ..)| earlier != number);
             sender.read_again = Some((number, behind, at));
             // the requester had not received those that were given up as not captured
             let is_wanted = |psn: &u32| psn::is_within(*psn, number, behind);
@@ -2151,6 +2162,10 @@ impl IbFlow {
         if is_last && read.missing.is_empty() {
             let end = if read.span_known { end } else { psn::add(number, 1) };
             read.is_done = true;
+            let is_plain = read.again.is_none() && read.late.0 == 0 && read.gap == At::default();
+            if is_plain && part.ends() && read.received != read.length && sender.bad_responses.is_empty() {
+                sink.fact(at, by, IbFact::OtherReadLength { asked: read.length, came: read.received });
+            }
             let asked = read.asked;
             // they are answered in order: the requester had the missing Responses of earlier ones, if it could have
             // asked for them again before it asked for this one

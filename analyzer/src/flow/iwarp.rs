@@ -168,6 +168,15 @@ pub enum FlowFact<'a> {
     },
     /// A segment whose checksum is wrong, which a receiver drops.
     Damaged,
+    /// It comes again, undamaged.
+    Mended {
+        /// Time of the damaged one.
+        since: At,
+        /// Sequence number of both.
+        sequence: u32,
+        /// Bytes of both.
+        bytes: u32,
+    },
     /// The next facts and operations are from a segment with a wrong checksum that its receiver seems to have accepted.
     Doubtful,
     /// An FPDU whose CRC is wrong is not delivered: its message has a hole.
@@ -215,6 +224,8 @@ pub enum FlowFact<'a> {
     Duplicate,
 }
 
+/// ns within which a mirror shows a segment once more.
+const COPY_MAX: i64 = 1_000_000;
 /// Damaged segments remembered for each direction: should the receiver acknowledge them, it had them.
 const UNCONFIRMED_MAX: usize = 8;
 /// Segments with a right checksum after which a wrong one says that a segment is damaged, whatever an acknowledgment
@@ -538,6 +549,9 @@ impl TcpFlow {
             if segment.payload.is_empty() {
                 out.fact(at, by, FlowFact::Cut);
             }
+            if !self.unconfirmed[by.index()].is_empty() && segment.check != Check::Bad {
+                self.mended(at, by, seq, segment.payload_length, out);
+            }
             self.framers[by.index()].mark_verified(segment.payload, segment.checked);
             let mark = mark(segment.ip_id, segment.checksum);
             let is_next = seq == self.streams[by.index()].next_seq();
@@ -738,6 +752,15 @@ impl TcpFlow {
         if unconfirmed.len() < UNCONFIRMED_MAX && !segment.payload.is_empty() {
             unconfirmed.push((at, segment.seq, segment.payload.to_vec()));
         }
+    }
+
+    /// A segment that had come damaged comes again: its receiver had dropped it, and its sender had to find out.
+    #[cold]
+    fn mended<S: FlowSink>(&mut self, at: At, by: End, seq: u32, bytes: u32, out: &mut S) {
+        let damaged = self.unconfirmed[by.index()].iter().find(|(_, of, _)| *of == seq).map(|(since, ..)| *since);
+        // a mirror may show the same segment undamaged
+        let Some(since) = damaged.filter(|since| at.since(*since) > COPY_MAX) else { return };
+        out.fact(at, by, FlowFact::Mended { since, sequence: seq, bytes });
     }
 
     /// Follows segments that were thought damaged and did not come again, if the receiver acknowledges them: it had

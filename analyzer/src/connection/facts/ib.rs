@@ -321,6 +321,10 @@ impl IbSink for Listener<'_> {
                 let text = format_args!("sent a Write of {said} bytes, by its RETH, with {sent} bytes{more}");
                 self.wire(at, Rule::RcLength, blame, certainty, text);
             }
+            IbFact::OtherReadLength { asked, came } => {
+                let text = format_args!("answered a Read of {asked} bytes with {came}");
+                self.wire(at, Rule::RcLength, self.blame(by), Certainty::IfNothingWasMissed, text);
+            }
             IbFact::AckedUnsent { psn, beyond, count } => {
                 let blame = self.blame(by);
                 let certainty = Certainty::IfNothingWasMissed;

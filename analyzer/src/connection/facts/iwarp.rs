@@ -182,6 +182,20 @@ impl FlowSink for Listener<'_> {
             }
             FlowFact::Found(bytes) => self.found(by, bytes),
             FlowFact::Damaged => self.env.frame.is_damaged = true,
+            FlowFact::Mended { since, sequence, bytes } => {
+                self.connection.episodes.add(Episode {
+                    kind: Kind::Recovery,
+                    cause: Cause::Damaged,
+                    by: Some(by),
+                    begin: since,
+                    end: Some(at),
+                    sequence: Some(sequence),
+                    bytes: bytes.into(),
+                    packets: 1,
+                    repeated: 1,
+                    ..Episode::default()
+                });
+            }
             FlowFact::Doubtful => self.connection.is_unchecked = true,
             FlowFact::Assembled(pieces) => self.env.sink.assembled(Assembly::Tcp, at.frame, pieces.frames()),
             FlowFact::BeganLate | FlowFact::Changed => {
@@ -232,6 +246,10 @@ impl FlowSink for Listener<'_> {
                 }
                 if self.connection.transport == Some(Transport::Iwarp) {
                     self.wire(at, Rule::TcpReset, blame, sure, format_args!("reset the connection"));
+                    // something listens where a connection was established
+                    let why = "Its sender closed with data unread or was stopped, or a firewall in the path gave up";
+                    let why = Some(why).filter(|_| self.connection.opening.rdma_opened.is_some());
+                    self.env.findings.because(Rule::TcpReset, Some(self.connection.id), blame, why);
                 }
             }
             FlowFact::Resumed => {
