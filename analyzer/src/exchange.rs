@@ -64,6 +64,8 @@ pub struct Transfer {
     pub first: At,
     /// The last one.
     pub last: At,
+    /// Operations under way.
+    pub open: u32,
 }
 
 /// Protocol of a request.
@@ -209,7 +211,8 @@ impl Status {
                 // of files that are not there or are something else, and of what a client stops itself: BUFFER_OVERFLOW,
                 // NO_MORE_FILES, STOPPED_ON_SYMLINK, NO_SUCH_FILE, END_OF_FILE, OBJECT_NAME_INVALID to
                 // OBJECT_NAME_COLLISION, OBJECT_PATH_NOT_FOUND, DELETE_PENDING, FILE_IS_A_DIRECTORY, NOT_A_DIRECTORY,
-                // CANCELLED, FS_DRIVER_REQUIRED, PATH_NOT_COVERED, IO_REPARSE_TAG_NOT_HANDLED
+                // CANCELLED, FS_DRIVER_REQUIRED, PATH_NOT_COVERED, IO_REPARSE_TAG_NOT_HANDLED; and pipes that are closed:
+                // PIPE_DISCONNECTED, PIPE_CLOSING, PIPE_BROKEN
                 0x8000_0005
                 | 0x8000_0006
                 | 0x8000_002d
@@ -218,9 +221,12 @@ impl Status {
                 | 0xc000_0033..=0xc000_0035
                 | 0xc000_003a
                 | 0xc000_0056
+                | 0xc000_00b0
+                | 0xc000_00b1
                 | 0xc000_00ba
                 | 0xc000_0103
                 | 0xc000_0120
+                | 0xc000_014b
                 | 0xc000_019c
                 | 0xc000_0257
                 | 0xc000_0279 => Failing::Ordinary,
@@ -239,9 +245,9 @@ impl Status {
                 2 | 17 | 20 | 21 | 10_010 | 10_029 => Failing::Ordinary,
                 // ERR_DELAY, ERR_LOCKED, ERR_GRACE, ERR_SHARE_DENIED
                 10_008 | 10_012 | 10_013 | 10_015 => Failing::Busy,
-                // ERR_STALE, ERR_BADHANDLE, ERR_EXPIRED, ERR_WRONGSEC, ERR_STALE_CLIENTID to ERR_BAD_STATEID,
-                // ERR_ADMIN_REVOKED, ERR_BADSESSION, ERR_SEQ_MISORDERED, ERR_DEADSESSION, ERR_DELEG_REVOKED
-                70 | 10_001 | 10_011 | 10_016 | 10_022..=10_025 | 10_047 | 10_052 | 10_063 | 10_078 | 10_087 => {
+                // ERR_STALE, ERR_BADHANDLE, ERR_EXPIRED, ERR_FHEXPIRED, ERR_STALE_CLIENTID, ERR_STALE_STATEID,
+                // ERR_BAD_STATEID, ERR_ADMIN_REVOKED, ERR_BADSESSION, ERR_DEADSESSION, ERR_DELEG_REVOKED
+                70 | 10_001 | 10_011 | 10_014 | 10_022 | 10_023 | 10_025 | 10_047 | 10_052 | 10_078 | 10_087 => {
                     Failing::Lost
                 }
                 _ => Failing::Failed,
@@ -257,6 +263,13 @@ impl Status {
     /// True if it says that the server could not read the call.
     pub const fn is_of_the_call(self) -> bool {
         matches!(self, Self(Family::Rpc, 10_036 | GARBAGE_ARGS | RPC_MISMATCH))
+    }
+
+    /// The same of a reply to a command. FSCTL_PIPE_WAIT and FSCTL_PIPE_TRANSCEIVE wait for a pipe, and no disk.
+    pub fn is_damage_of(self, command: &str) -> bool {
+        /// STATUS_IO_TIMEOUT
+        const TIMEOUT: u32 = 0xc000_00b5;
+        self.is_damage() && !(command == "IOCTL" && self == Self(Family::Smb2, TIMEOUT))
     }
 
     fn name(self) -> Option<&'static str> {
@@ -330,6 +343,8 @@ pub struct Exchange {
     pub reads: Transfer,
     /// RDMA Writes by the server.
     pub writes: Transfer,
+    /// Time between its RDMA operations in which none was under way, in ns, without short pauses.
+    pub idle: i64,
     /// Payload bytes moved, by RDMA or inline.
     pub bytes_moved: u64,
     /// Packets of its connection that were retransmitted while it was open, which need not have been its own. Until it
@@ -339,8 +354,10 @@ pub struct Exchange {
     pub wait_for_credit: i64,
     /// True if an interim reply (STATUS_PENDING) came.
     pub pending: bool,
-    /// True if it reads from a named pipe, as far as the capture shows.
+    /// True if it reads from a named pipe, or writes to one, as far as the capture shows.
     pub is_of_a_pipe: bool,
+    /// True if its client closed the connection after the server had told it to wait.
+    pub is_withdrawn: bool,
     /// SHA-256 of the payload, if it was asked for and is whole.
     pub sha256: Option<[u8; 32]>,
     /// Bytes that the payload hash does not cover; `None` if it is complete.
@@ -373,7 +390,7 @@ pub struct Split {
     pub wire: i64,
     /// The server's own.
     pub server: i64,
-    /// From the first to the last RDMA operation.
+    /// From the first to the last RDMA operation, without the waits between them.
     pub rdma: i64,
 }
 
@@ -401,11 +418,13 @@ impl Exchange {
             descriptor_count: 0,
             reads: Transfer::default(),
             writes: Transfer::default(),
+            idle: 0,
             bytes_moved: 0,
             retransmissions: 0,
             wait_for_credit: 0,
             pending: false,
             is_of_a_pipe: false,
+            is_withdrawn: false,
             sha256: None,
             payload_holes: None,
             is_related: false,
@@ -436,6 +455,23 @@ impl Exchange {
     /// From the first frame of the request to the last frame of the reply, in ns.
     pub fn latency(&self) -> Option<i64> {
         self.reply_end.map(|end| end.since(self.request))
+    }
+
+    /// An RDMA operation of its server begins.
+    #[inline]
+    pub(crate) fn operation_begins(&mut self, at: At) {
+        /// ns between two operations that are no wait.
+        const PAUSE: i64 = 1_000_000;
+        let last = match (self.reads.frames > 0, self.writes.frames > 0) {
+            (false, false) => return,
+            (true, false) => self.reads.last,
+            (false, true) => self.writes.last,
+            (true, true) => self.reads.last.max(self.writes.last),
+        };
+        let paused = at.since(last);
+        if paused >= PAUSE && self.reads.open == 0 && self.writes.open == 0 {
+            self.idle = self.idle.saturating_add(paused);
+        }
     }
 
     /// Bytes that RDMA moved for it, both ways.
@@ -482,6 +518,7 @@ impl Exchange {
             begin: self.request.time,
             sent: self.request_end.time,
             rdma,
+            idle: self.idle,
             reply: reply.time,
             seen: self.reply_seen.unwrap_or(end).time,
             end: end.time,
@@ -499,7 +536,7 @@ impl Exchange {
 
 stored_enum!(DataPath { Inline, Rdma, RdmaInvalidate, RdmaTransform });
 stored!(Descriptor { offset, token, length });
-stored!(Transfer { operations, frames, bytes, first, last });
+stored!(Transfer { operations, frames, bytes, first, last, open });
 stored_enum!(Family { Smb2, Rpc });
 stored!(Status { 0, 1 });
 stored!(Failures { command, status, count });
@@ -524,11 +561,13 @@ stored!(Exchange {
     descriptor_count,
     reads,
     writes,
+    idle,
     bytes_moved,
     retransmissions,
     wait_for_credit,
     pending,
     is_of_a_pipe,
+    is_withdrawn,
     sha256,
     payload_holes,
     is_related,

@@ -140,6 +140,11 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     (Rule::RdmaLength, Relation::Ahead, &[Rule::RdmaOrder]),
     (Rule::RpcrdmaChunkLength, Relation::Ahead, &[Rule::RdmaOrder]),
     (
+        Rule::RpcrdmaChunkLength,
+        Relation::After,
+        &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds, Rule::RdmaKeyDirection, Rule::RdmaKeyStale],
+    ),
+    (
         Rule::RdmaKeyLeak,
         Relation::After,
         &[Rule::RdmaInvalidate, Rule::BugKsmbd2fd5dcb1c8ef, Rule::Smb2Unanswered, Rule::RpcUnanswered],
@@ -511,7 +516,7 @@ impl<'r> Root<'r> {
         self.waited.truncate(WAITED_SHOWN);
         if let Some((family, is_damage)) = failures_of(self.rule) {
             let mut sums: Vec<(&'static str, String, u64)> = Vec::new();
-            let is_of_rule = |f: &&Failures| f.status.0 == family && f.status.is_damage() == is_damage;
+            let is_of_rule = |f: &&Failures| f.status.0 == family && f.status.is_damage_of(f.command) == is_damage;
             for failures in here().flat_map(|c| &c.failures).filter(is_of_rule) {
                 let (command, status, count) = (failures.command, failures.status.to_string(), failures.count);
                 match sums.iter_mut().find(|(c, s, _)| *c == command && *s == status) {

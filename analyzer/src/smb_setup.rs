@@ -3,7 +3,7 @@
 
 use crate::exchange::{DataPath, Exchange};
 use crate::op::At;
-use crate::stored::stored;
+use crate::stored::{stored, stored_enum};
 use alloc::vec::Vec;
 use rdmascope_dissector::wire::smb2::ioctl::{IoctlResponse, NetworkInterface};
 use rdmascope_dissector::wire::smb2::negotiate::capabilities::MULTI_CHANNEL;
@@ -62,6 +62,17 @@ pub struct SmbSetup {
     pub interfaces: Vec<NetworkInterface>,
     /// READ and WRITE.
     pub moved: [Moved; 2],
+    /// Why the server had to close the connection, if it had to.
+    pub obliged: Option<Obliged>,
+}
+
+/// A request after which a server has to close the connection instead of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obliged {
+    /// A NEGOTIATE on a connection that has a dialect (\[MS-SMB2\] 3.3.5.4).
+    SecondNegotiate,
+    /// An FSCTL_VALIDATE_NEGOTIATE_INFO, if it says something else than the NEGOTIATE (3.3.5.15.12).
+    Validation,
 }
 
 impl SmbSetup {
@@ -140,6 +151,7 @@ impl SmbSetup {
         self.binding = self.binding.or(other.binding);
         self.asked = self.asked.or(other.asked);
         self.answered = self.answered.or(other.answered);
+        self.obliged = self.obliged.or(other.obliged);
         if self.interfaces.is_empty() {
             self.interfaces = other.interfaces;
         }
@@ -180,5 +192,7 @@ stored!(SmbSetup {
     asked,
     answered,
     interfaces,
-    moved
+    moved,
+    obliged
 });
+stored_enum!(Obliged { SecondNegotiate, Validation });

@@ -170,7 +170,8 @@ impl Commands {
             }
             None => {
                 row.unanswered += 1;
-                if !may_wait(exchange.command) {
+                row.withdrawn += u64::from(exchange.is_withdrawn);
+                if !may_wait(exchange.command) && !exchange.is_withdrawn {
                     self.oldest_open = Some(self.oldest_open.map_or(exchange.request, |at| at.min(exchange.request)));
                     if exchange.counts() && self.open.len() < OPEN_MAX {
                         self.open.push(exchange.request);
@@ -186,6 +187,7 @@ impl Commands {
         row.count += command.count;
         row.errors += command.errors;
         row.unanswered += command.unanswered;
+        row.withdrawn += command.withdrawn;
         row.bytes += command.bytes;
         row.join_times(command);
         row.join_ends(command);

@@ -373,6 +373,8 @@ pub struct Command {
     pub errors: u64,
     /// Of those, without a reply.
     pub unanswered: u64,
+    /// Of these, those that the server had told to wait when their client closed the connection.
+    pub withdrawn: u64,
     /// Payload bytes moved.
     pub bytes: u64,
     /// Request to reply.
@@ -541,5 +543,19 @@ stored!(Rdma {
     outside_advertised
 });
 stored!(Health { retransmissions, naks, rnr_naks, sequence_gaps, duplicates, icrc_bad, crc_bad, ecn_marked, cnps });
-stored!(Command { name, count, errors, unanswered, bytes, latency, time, calm, without, waited, worked, failing });
+stored!(Command {
+    name,
+    count,
+    errors,
+    unanswered,
+    withdrawn,
+    bytes,
+    latency,
+    time,
+    calm,
+    without,
+    waited,
+    worked,
+    failing
+});
 stored!(FailingRun { count, busy, lost, span, status });

@@ -928,6 +928,7 @@ mod tests {
             begin,
             sent: end,
             rdma: None,
+            idle: 0,
             reply: end,
             seen: end,
             end,

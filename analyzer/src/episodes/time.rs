@@ -7,6 +7,7 @@
 //!     │  wire    │   server    │  rdma      │  server    │ wire   │ recovery │     where nothing held it up
 //!        client's     either         either      server's   server's           whose direction an episode must be of
 //! ```
+//! Waits between two RDMA operations are the server's as well.
 //!
 //! An episode of the server's direction held a request up if its next packet came out while the episode lasted, or
 //! right behind it; one of the client's direction, if the request had gone out behind the lost packets, until the
@@ -165,6 +166,8 @@ pub struct Request {
     pub sent: i64,
     /// First and last packet of the RDMA that it caused.
     pub rdma: Option<(i64, i64)>,
+    /// Time between these in which no operation was under way: the server waited before its next one.
+    pub idle: i64,
     /// First frame of the reply.
     pub reply: i64,
     /// Its last frame, the first time.
@@ -338,6 +341,7 @@ fn alone(request: &Request, mut cut: Cut, phases: [(i64, i64, Owner); 6]) -> Cut
 /// The way to the server and back is the wire's, once for each time that the client sends and the server goes on: after
 /// the request, and after what it reads.
 fn way(request: &Request, mut cut: Cut, turns: [i64; 2]) -> Cut {
+    cut.time = cut.time.moved(Owner::Rdma, Owner::Server, request.idle);
     let count = if request.is_read { 2 } else { 1 };
     for turn in turns.into_iter().take(count) {
         let way = request.way.clamp(0, turn.max(0));
@@ -431,6 +435,7 @@ mod tests {
             begin: 0,
             sent,
             rdma: None,
+            idle: 0,
             reply,
             seen: end,
             end,
@@ -727,7 +732,7 @@ mod tests {
             (1..).zip(&mut episodes).for_each(|(id, e)| e.id = id);
             let [begin, sent, first, last, reply, seen, end] = points;
             let rdma = moved.then_some((first, last));
-            let request = Request { client: End::A, begin, sent, rdma, reply, seen, end, sequence: [mine; 2], way, is_read: moved };
+            let request = Request { client: End::A, begin, sent, rdma, idle: way, reply, seen, end, sequence: [mine; 2], way, is_read: moved };
             let cut = cut(&request, &episodes);
             prop_assert_eq!(cut.time.sum(), end.max(begin).saturating_sub(begin));
             prop_assert!(cut.time.0.iter().all(|part| *part >= 0), "{:?}", cut);

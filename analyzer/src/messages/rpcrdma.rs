@@ -169,14 +169,9 @@ impl Said {
         })
     }
 
-    /// True if it may be sent again on its connection: NFS 4 forbids that (RFC 8881 2.9.2).
-    fn may_go_again(&self) -> bool {
-        self.procedure[..2] != [Program::NFS.0, 4]
-    }
-
-    /// True if a call is another one sent again. Of a call in a Position-Zero Read chunk nothing is known yet.
-    pub(crate) fn is_again(this: Option<Self>, earlier: Option<Self>) -> bool {
-        this == earlier && this.is_none_or(|said| said.may_go_again())
+    /// True if it must not be sent again on its connection: NFS 4 forbids that (RFC 8881 2.9.2, RFC 7530 3.1.1).
+    pub(crate) fn is_once_only(&self) -> bool {
+        self.procedure[..2] == [Program::NFS.0, 4]
     }
 }
 
@@ -189,8 +184,8 @@ struct Credits {
     requested_max: u32,
     /// Calls without reply; a lower bound if messages were missed.
     outstanding: u32,
-    /// Most of those at a time.
-    outstanding_max: u32,
+    /// The lowest number of credits that the caller held, below 0 if it called without one.
+    held_min: Option<i64>,
     /// Calls that may still be sent, by any grant that the caller may know of: a lower one may be on its way to it.
     left: u32,
     /// The last reply that granted less than the one before, and the packets that had been retransmitted then.
@@ -630,17 +625,23 @@ impl RpcRdma {
         if let Some(old) = &earlier {
             self.credits[by.index()].end_call();
             self.doubt(by, xid);
-            if !Said::is_again(said, old.said) {
-                let rests = Rests::since(old.at).of(by.peer());
+            let rests = Rests::since(old.at).of(by.peer());
+            // of a call in a Position-Zero Read chunk nothing is known yet
+            if said != old.said {
                 let text = format_args!("used XID {xid:#010x} again while its call was outstanding");
                 cx.report(Rule::RpcrdmaXid, by, rests, text);
+            } else if said.is_some_and(|said| said.is_once_only()) {
+                let text = format_args!("sent the call of XID {xid:#010x} again on the same connection");
+                cx.report(Rule::RpcrdmaXid, by, rests, text);
+                let (blame, why) = (cx.blame(by), Some("A client of NFS 4 that does not wait for the reply"));
+                cx.env.findings.because(Rule::RpcrdmaXid, Some(cx.about.id), blame, why);
             }
         }
         if self.was_answered(by, xid) {
             self.missed();
             cx.missed.hidden(by.peer(), cx.at);
         }
-        let is_again = earlier.as_ref().is_some_and(|old| Said::is_again(said, old.said));
+        let is_again = earlier.as_ref().is_some_and(|old| said == old.said);
         let exchange =
             earlier.as_ref().filter(|_| is_again).map_or_else(|| cx.env.number_exchange(), |old| old.exchange);
         let call = match earlier {
@@ -695,10 +696,17 @@ impl RpcRdma {
         credits.calls += 1;
         credits.requested_max = credits.requested_max.max(header.fixed.credits);
         credits.outstanding += 1;
-        credits.outstanding_max = credits.outstanding_max.max(credits.outstanding);
         let outstanding = credits.outstanding;
         let left = credits.left;
         credits.left = left.saturating_sub(1);
+        let held = match credits.granted {
+            Seen::Known(granted) if left == 0 => Some(i64::from(granted) - i64::from(outstanding)),
+            Seen::Known(_) => Some(i64::from(left) - 1),
+            // one call may go before the first grant
+            Seen::Unseen if !credits.replied => Some(1 - i64::from(outstanding)),
+            _ => None,
+        };
+        credits.held_min = credits.held_min.into_iter().chain(held).min();
         if credits.granted.known().is_some_and(|granted| outstanding >= granted) {
             credits.room.full(cx.at);
         }
@@ -834,9 +842,16 @@ impl RpcRdma {
             Some(Error::Chunk) => refused(format_args!("ERR_CHUNK")),
             _ => refused(format_args!("an unknown error")),
         }
+        let has_reply_chunk = self.calls.get(&(caller, xid)).is_some_and(|call| !call.reply_segments.is_empty());
+        let why = match header.error {
+            _ if is_of_reply => Some("A reply that its receiver cannot use"),
+            Some(Error::Vers(_)) => Some("The two have no version of RPC-over-RDMA in common"),
+            Some(Error::Chunk) if has_reply_chunk => None,
+            _ => Some("A header or chunks that the receiver cannot use, or a mistake of its own"),
+        };
+        cx.env.findings.because(Rule::RpcrdmaError, Some(cx.about.id), Blame::Unknown, why);
         if is_of_reply {
-            let why = Some("A reply that its receiver cannot use");
-            return cx.env.findings.because(Rule::RpcrdmaError, Some(cx.about.id), Blame::Unknown, why);
+            return;
         }
         let credits = &mut self.credits[caller.index()];
         if header.fixed.credits > 0 {
@@ -868,9 +883,13 @@ impl RpcRdma {
                     handshake"
             );
             cx.report(Rule::RdmaInvalidate, by, rests, text);
+            let (blame, why) = (cx.blame(by), Some("A server that does not look at the private data of the handshake"));
+            cx.env.findings.because(Rule::RdmaInvalidate, Some(cx.about.id), blame, why);
         } else if call.exchange > 0 && !call.keys.contains(&key) {
             let text = format_args!("invalidated key {key:#010x}, which does not belong to the call that it answers");
             cx.report(Rule::RdmaInvalidate, by, Rests::since(call.at).of(by).though_cut(), text);
+            let (blame, why) = (cx.blame(by), Some("A server that takes the wrong key, or that of another call"));
+            cx.env.findings.because(Rule::RdmaInvalidate, Some(cx.about.id), blame, why);
             // that the key may be unknown, or invalid already, is the same fault
             return memory.invalidated_wrongly(cx.at, by.peer(), key);
         }
@@ -897,8 +916,10 @@ impl RpcRdma {
             };
             if let Some(granted) = credits.granted.known() {
                 side.granted_total = granted.into();
-                side.held_last = Some(i64::from(granted) - i64::from(credits.outstanding));
-                side.held_min = Some(i64::from(granted) - i64::from(credits.outstanding_max));
+                // a lower grant takes nothing from calls that are on their way
+                let least = if credits.overruns > 0 { i64::MIN } else { 0 };
+                side.held_last = Some((i64::from(granted) - i64::from(credits.outstanding)).max(least));
+                side.held_min = credits.held_min;
             }
             side
         })

@@ -68,7 +68,7 @@ impl Pipeline<dyn Sink> {
         self.env.layer(Layer::Ib);
         // where its invariant CRC is wrong, a packet was damaged: its sender sent another one
         if packet.fault.is_some() && ib.icrc != Check::Bad {
-            self.short(at, packet);
+            self.short(at, packet, ib);
         }
         let row = Opcode(ib.bth.opcode).row();
         let service = row.map(|r| r.service);
@@ -183,16 +183,18 @@ impl Pipeline<dyn Sink> {
 
     /// A packet whose headers, padding and ICRC are longer than it is.
     #[cold]
-    fn short(&mut self, at: At, packet: &Packet<'_>) {
+    fn short(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>) {
         if packet.cut > 0 || packet.fault.is_none_or(|f| f.kind != FaultKind::Length) {
             return;
         }
         let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+        // a datagram to a queue pair that nobody has need not be of RoCE
+        let is_known = self.table.find_qp(&self.key(packet, ib.bth.dest_qp)).is_some() || ib.bth.dest_qp <= 1;
         self.env.report(
             Rule::BugCve202646043,
             Blame::Unknown,
             site,
-            Certainty::Certain,
+            if is_known { Certainty::Certain } else { Certainty::Guess },
             format_args!("sent a packet shorter than its padding and ICRC"),
         );
     }

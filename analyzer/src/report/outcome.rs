@@ -16,6 +16,7 @@ use crate::finding::{Blame, Certainty, Finding, Findings, Rule, Severity, Site};
 use crate::op::At;
 use crate::report::{Command, Connection, Handshake, Protocol, Transport};
 use crate::rules::Group;
+use crate::smb_setup::Obliged;
 use crate::stats::{AROUND, MOUNTS, may_wait};
 use crate::stored::{stored, stored_enum};
 use alloc::string::String;
@@ -260,6 +261,10 @@ pub struct Facts {
     pub refused: bool,
     /// The first request of those that had no reply at the end.
     pub oldest_open: Option<At>,
+    /// Why the server had to close the connection, if it had to.
+    pub obliged: Option<Obliged>,
+    /// True if it is one of SMB2 with no handle open: a reset at its end cost nothing.
+    pub is_done: bool,
     /// True if packets were retransmitted, or were missing.
     pub troubled: bool,
 }
@@ -303,10 +308,15 @@ impl Facts {
             accepted: c.negotiated.status == Some(0),
             messages: c.sides.map(|side| side.messages),
             answered: c.commands.iter().map(|r| r.count.saturating_sub(r.unanswered)).sum(),
-            unanswered: c.commands.iter().filter(|r| !may_wait(r.name)).map(|r| r.unanswered).sum(),
+            unanswered: c
+                .commands
+                .iter()
+                .filter(|r| !may_wait(r.name))
+                .map(|r| r.unanswered - r.withdrawn.min(r.unanswered))
+                .sum(),
             session: !is_smb || is_set_up || both_sealed || worked > 0,
             session_failures: setup.map_or(negotiation_failures, |r| r.errors),
-            is_undecided: setup.is_none() || refusal(c).is_some_and(user),
+            is_undecided: setup.is_none() || is_unbound(c) || refusal(c).is_some_and(user),
             is_abandoned: heard.is_begun && refusal(c).is_none(),
             unmounted: sealed == [0, 0] && refused_mount(c).is_some(),
             worked,
@@ -315,6 +325,8 @@ impl Facts {
             dry: c.progress.dry,
             refused: c.progress.refused,
             oldest_open: c.progress.oldest_open,
+            obliged: heard.obliged,
+            is_done: is_smb && c.smb.open.is_empty() && sealed == [0, 0],
             troubled: c.health.is_troubled(),
         }
     }
@@ -332,6 +344,12 @@ fn refusal(c: &Connection) -> Option<u32> {
         .refused
         .map(|(_, status)| status)
         .or(setup.binding.and_then(|(_, status)| status.filter(|status| *status != 0)))
+}
+
+/// True if the connection was to become another channel of a session, and the server refused that.
+fn is_unbound(c: &Connection) -> bool {
+    let setup = &c.smb.setup;
+    setup.set_up.is_none() && setup.binding.is_some_and(|(_, status)| status.is_some_and(|status| status != 0))
 }
 
 /// Values of NTSTATUS that refuse a user, or a password.
@@ -380,7 +398,8 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         certainty,
         cause: None,
     };
-    let since = |at: At| f.end.time.saturating_sub(at.time);
+    // a clock that was set back tells no time
+    let since = |at: At| f.end.time.saturating_sub(at.time).max(0);
     let last = f.last_sent.into_iter().flatten().max();
     let waited = since(last.unwrap_or(f.first));
     let open = since(f.oldest_open.unwrap_or(f.end));
@@ -395,7 +414,13 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         fail(Ending::Refused, if is_cm { closed_by } else { Some(1) }, 0);
         return Some(outcome);
     }
-    if is_aborted && f.unanswered == 0 {
+    if is_aborted && !f.terminated && f.complete && f.unanswered == 0 && f.is_done && f.answered > 0 {
+        // all was answered and closed: a reset is how some clients and servers close
+        let is_refused = !f.session && (f.session_failures > 0 || f.is_abandoned) || f.unmounted;
+        if !is_refused {
+            return Some(outcome);
+        }
+    } else if is_aborted && f.unanswered == 0 {
         fail(Ending::Aborted, closed_by, 0);
         return Some(outcome);
     }
@@ -453,7 +478,12 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         }
     } else if f.closed.is_some() && f.unanswered > 0 {
         // a side that closes at once is to blame; one that closes after a long wait was not answered
-        let by = if closed_by == Some(0) && open >= PATIENCE { Some(1) } else { closed_by };
+        let by = match f.obliged.filter(|_| closed_by == Some(1)) {
+            Some(Obliged::SecondNegotiate) => Some(0),
+            Some(Obliged::Validation) => None,
+            None if closed_by == Some(0) && open >= PATIENCE => Some(1),
+            None => closed_by,
+        };
         fail(Ending::HungUp { requests: f.unanswered }, by, open);
         let is_packets = matches!(f.transport, Some(Transport::RoceV2 | Transport::Infiniband));
         if is_packets && (f.troubled && (open < PATIENCE || by == closed_by) || closed_by == Some(1)) {
@@ -503,7 +533,7 @@ pub fn of(f: &Facts) -> Option<Outcome> {
 
 /// Reports that SMB Direct was not established, and the side to blame.
 fn no_negotiation(f: &Facts, closed_by: Option<usize>, waited: i64, fail: &mut impl FnMut(Ending, Option<usize>, i64)) {
-    let since = |at: At| f.end.time.saturating_sub(at.time);
+    let since = |at: At| f.end.time.saturating_sub(at.time).max(0);
     match f.negotiation {
         [_, Some(response)] => fail(Ending::NoNegotiation, Some(1), since(response)),
         [Some(request), None] => {
@@ -677,6 +707,19 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
         findings.weaken(|f| f.connection == id && is_silence(f.rule) && Some(f.by) != Some(outcome.blame()));
     }
     weaken_silence(connection, findings);
+    let told = findings.iter().find(|f| is_end(f)).map(|f| f.by);
+    if let Some(told) = told.filter(|_| matches!(outcome.ending, Ending::Aborted)) {
+        // who sends a Terminate says what is wrong, and need not be the one who did it
+        outcome.by = side_of(told);
+    }
+    if let (Ending::Closed, Some((Some(by), "RST", _))) = (outcome.ending, connection.closed) {
+        let closer = if by == 0 { Blame::Client } else { Blame::Server };
+        let id = Some(connection.id);
+        findings.lower(Rule::TcpReset, id, closer, Severity::Note, format_args!("; nothing was open any more"));
+    }
+    if matches!(outcome.ending, Ending::Aborted) && !terminated {
+        gone_before(connection, &mut outcome, findings);
+    }
     if outcome.failed() {
         outcome.cause = cause(connection, &outcome, findings);
         if outcome.cause.is_none() {
@@ -685,10 +728,22 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
             let site = Site { connection: Some(connection.id), frame: outcome.at.frame, time_ns: outcome.at.time };
             let text = Predicate { outcome: &outcome, connection };
             findings.report_as(severity, rule, by, site, outcome.certainty, format_args!("{text}"));
-            if matches!(outcome.ending, Ending::NoSession) && refusal(connection).is_none() {
-                let is_begun = connection.smb.setup.is_begun;
-                let why = if is_begun { GAVE_UP } else { "The two have no dialect of SMB2 in common" };
-                findings.because(rule, Some(connection.id), by, Some(why));
+            let setup = &connection.smb.setup;
+            let why = match outcome.ending {
+                Ending::NoSession if is_unbound(connection) => Some(NO_CHANNEL),
+                Ending::NoSession if refusal(connection).is_none() && setup.is_begun => Some(GAVE_UP),
+                Ending::NoSession if refusal(connection).is_none() => Some("The two have no dialect of SMB2 in common"),
+                Ending::HungUp { .. } if outcome.closed_by == Some(1) => setup.obliged.map(|obliged| match obliged {
+                    Obliged::SecondNegotiate => "The server must disconnect a client that negotiates a second time",
+                    Obliged::Validation => {
+                        "The FSCTL_VALIDATE_NEGOTIATE_INFO says something else than the NEGOTIATE \
+                        did: then the server must disconnect. Somebody may have changed the NEGOTIATE on its way"
+                    }
+                }),
+                _ => None,
+            };
+            if why.is_some() {
+                findings.because(rule, Some(connection.id), by, why);
             }
             outcome.cause = Some((rule, by));
         }
@@ -702,9 +757,40 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
     connection.outcome = Some(outcome);
 }
 
+/// The end of a side in pairs: 0 the client, 1 the server.
+fn side_of(blame: Blame) -> Option<usize> {
+    match blame {
+        Blame::Client => Some(0),
+        Blame::Server => Some(1),
+        _ => None,
+    }
+}
+
+/// Who resets a connection whose peer was gone did not break it off.
+fn gone_before(connection: &Connection, outcome: &mut Outcome, findings: &mut Findings) {
+    let Some(closer) = outcome.closed_by else { return };
+    let (closer, gone) = if closer == 0 { (Blame::Client, Blame::Server) } else { (Blame::Server, Blame::Client) };
+    let id = Some(connection.id);
+    let is_silent = |f: &&Finding| {
+        f.connection == id
+            && (f.rule, f.by, f.severity) == (Rule::PeerSilent, gone, Severity::Error)
+            && outcome.at.time.saturating_sub(f.last_time_ns) <= GIVES_UP
+    };
+    let Some(certainty) = findings.iter().find(is_silent).map(|f| f.certainty) else { return };
+    (outcome.by, outcome.certainty) = (side_of(gone), certainty);
+    findings.lower(Rule::TcpReset, id, closer, Severity::Note, format_args!("; its peer had not answered any more"));
+}
+
+/// Cause of a channel that is refused.
+const NO_CHANNEL: &str =
+    "The server allows no further channel, or knew nothing of the session any more: the status says which";
+
 /// Cause of an authentication that is broken off.
 const GAVE_UP: &str =
     "The client has nothing to answer the server's challenge with, or was stopped meanwhile: its own log says why";
+
+/// ns after the last try by which a side gives a silent peer up.
+const GIVES_UP: i64 = 120_000_000_000;
 
 /// ns by which a capture may have frames in another order than the ends: those of a way there and back.
 const DISORDER: i64 = 10_000_000;
@@ -793,6 +879,12 @@ struct Predicate<'o> {
     connection: &'o Connection,
 }
 
+impl Predicate<'_> {
+    fn is_obliged(&self, by: Obliged) -> bool {
+        self.outcome.closed_by == Some(1) && self.connection.smb.setup.obliged == Some(by)
+    }
+}
+
 impl fmt::Display for Predicate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let o = self.outcome;
@@ -823,6 +915,9 @@ impl fmt::Display for Predicate<'_> {
             }
             Ending::NoNegotiation => write!(f, "did not answer the Negotiate Request for {waited}"),
             Ending::NoSession => match (o.by, refusal(self.connection)) {
+                (None, Some(status)) if is_unbound(self.connection) => {
+                    write!(f, "The server refused to bind the connection to a session: {}", NtStatus(status))
+                }
                 (None, Some(status)) => {
                     write!(f, "The server refused every attempt to set up a session: {}", NtStatus(status))
                 }
@@ -838,6 +933,12 @@ impl fmt::Display for Predicate<'_> {
             },
             Ending::NoAnswer => write!(f, "ended the connection ({how}) before a request was answered"),
             Ending::OutOfCredits { .. } => write!(f, "granted no credits for {waited} to a peer that had none left"),
+            Ending::HungUp { .. } if self.is_obliged(Obliged::SecondNegotiate) => {
+                f.write_str("negotiated a second time on a connection that has a dialect")
+            }
+            Ending::HungUp { .. } if self.is_obliged(Obliged::Validation) => {
+                write!(f, "The server ended the connection ({how}) when the client wanted the negotiation validated")
+            }
             Ending::HungUp { requests } if o.by == o.closed_by => {
                 let plural = if requests == 1 { "" } else { "s" };
                 write!(f, "ended the connection ({how}) with {requests} request{plural} outstanding")
@@ -910,6 +1011,7 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
         // a side that is gone grants nothing
         (Ending::OutOfCredits { .. }, Rule::SmbdCreditDeadlock | Rule::PeerSilent) => true,
         (Ending::OutOfCredits { .. }, _) => false,
+        (Ending::Aborted, Rule::PeerSilent) => side_of(f.by).is_some_and(|by| outcome.by == Some(by)),
         (Ending::Refused, Rule::MpaReject | Rule::CmReject) => true,
         (Ending::NoNegotiation, rule) if rule.row().group == Group::Negotiate => true,
         (_, rule) if ends_connection(rule) => false,

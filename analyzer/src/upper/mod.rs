@@ -189,7 +189,15 @@ impl Upper {
             covered.take(delivery, Some(op.length));
         }
         let offset = delivery.region.payload_offset.saturating_add(delivery.offset);
+        if write && op.part.begins() {
+            row.operation_begins(op.at);
+        }
         let transfer = if write { &mut row.writes } else { &mut row.reads };
+        transfer.open = match (write, op.part.ends()) {
+            (true, ends) => u32::from(!ends),
+            (false, true) => transfer.open.saturating_sub(1),
+            (false, false) => transfer.open,
+        };
         if transfer.frames == 0 {
             transfer.first = op.at;
         }
@@ -221,6 +229,8 @@ impl Upper {
         if let Some(row) = self.open_exchange(id) {
             moved = row.rdma_bytes();
             if delivery.verdict == Fit::Inside {
+                row.operation_begins(op.at);
+                row.reads.open += 1;
                 row.reads.operations += 1;
                 if row.reads.frames == 0 {
                     row.reads.first = op.at;
@@ -253,11 +263,11 @@ impl Upper {
         }
     }
 
-    /// The connection or the capture ends: requests without a reply stay so. `is_closed` if a side ended the
-    /// connection.
-    pub(crate) fn finish(&mut self, cx: &mut FrameContext<'_>, end: At, is_closed: bool) {
+    /// The connection or the capture ends: requests without a reply stay so. `closed` if a side ended the connection,
+    /// with that side if it is known.
+    pub(crate) fn finish(&mut self, cx: &mut FrameContext<'_>, end: At, closed: Option<Option<End>>) {
         if let Some(smb2) = self.smb2.as_mut() {
-            smb2.finish(cx, end, is_closed);
+            smb2.finish(cx, end, closed);
         }
         if let Some(rpc) = self.rpc.as_mut() {
             rpc.finish(cx, end);
@@ -322,6 +332,10 @@ impl Upper {
         }
     }
 }
+
+/// Cause of a request that is not answered while an RDMA Read for it is under way.
+const WAITS_FOR_DATA: &str =
+    "The server asked for data by RDMA Read, and the capture does not have all of it: it may wait for the rest";
 
 /// True if a request without reply will not be answered any more: it was sent long ago, and nothing of the other
 /// direction was missed.

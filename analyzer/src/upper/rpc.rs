@@ -3,7 +3,7 @@
 
 use super::covered::Covered;
 use super::payload::Payload;
-use super::{Answers, EARLY, is_unanswered};
+use super::{Answers, EARLY, WAITS_FOR_DATA, is_unanswered};
 use crate::context::FrameContext;
 use crate::exchange::{DataPath, Descriptor, Exchange, Family, One, Status};
 use crate::finding::{Blame, Certainty, Rule};
@@ -287,6 +287,8 @@ pub(crate) struct Rpc {
     unasked: VecDeque<(End, u32, At)>,
     /// Names of files by handle.
     handles: Recent<Vec<u8>, Arc<str>>,
+    /// True if a call of NFS was executed.
+    has_worked: bool,
     /// Plain data for the report.
     nfs: crate::session::Nfs,
 }
@@ -360,7 +362,7 @@ impl Rpc {
         let Some(pending) = self.pending.get_mut(&(message.by, message.xid)) else { return false };
         // on TCP, this layer alone knows of it
         let is_known = message.header.is_none() && said.is_some();
-        let is_it = pending.exchange.id == id || is_known && Said::is_again(said, pending.said);
+        let is_it = pending.exchange.id == id || is_known && said == pending.said;
         if !is_it {
             return false;
         }
@@ -375,9 +377,17 @@ impl Rpc {
             let _ = rpc::dissect(&stream, None, t, &mut ());
         }
         let (command, waited) = (One(exchange.command), Elapsed(message.last.since(exchange.request_end)));
-        let text = format_args!("sent {command} again after {waited} without a reply");
         let rests = Rests::since(exchange.request).of(message.by.peer()).though_cut();
-        cx.report(Rule::RpcRetransmit, message.by, rests, text);
+        let is_forbidden = said.is_some_and(|said| said.is_once_only());
+        if !is_forbidden {
+            let text = format_args!("sent {command} again after {waited} without a reply");
+            cx.report(Rule::RpcRetransmit, message.by, rests, text);
+        } else if message.header.is_none() {
+            let text = format_args!("sent {command} again after {waited} without a reply, on the same connection");
+            cx.report(Rule::RpcRetransmit, message.by, rests, text);
+            let (blame, why) = (cx.blame(message.by), Some("A client of NFS 4 that does not wait for the reply"));
+            cx.env.findings.because(Rule::RpcRetransmit, Some(cx.about.id), blame, why);
+        }
         true
     }
 
@@ -477,7 +487,7 @@ impl Rpc {
             cx.roles.learn(client, Source::Message);
             if memo.is_callback() {
                 self.nfs.callbacks += 1;
-            } else if memo.is_nfs() {
+            } else if memo.is_nfs() && self.nfs.version == 0 {
                 self.nfs.version = memo.version;
             }
             if let Some(session) = pending.names.session {
@@ -567,6 +577,16 @@ impl Rpc {
             self.handles.insert(got.clone(), Arc::from(name.as_str()), NAMES_MAX);
         }
         self.nfs.is_made_by(1, pending.names.implementation.as_deref());
+        // a server that refuses a version does not speak it
+        let is_refused = pending.exchange.status.is_some_and(|status| Status(Family::Rpc, status).number().is_none());
+        if let Some(memo) = pending.memo.filter(|memo| memo.is_nfs() && !memo.is_callback()) {
+            match is_refused {
+                false => self.nfs.version = memo.version,
+                true if self.nfs.version == memo.version && !self.has_worked => self.nfs.version = 0,
+                true => {}
+            }
+            self.has_worked |= !is_refused;
+        }
         if let Some(memo) = pending.memo.filter(|_| !pending.exchange.failed) {
             self.nfs.rpcbind.message(cx.at, false, &memo, pending.names.asked, &pending.names.mappings);
         }
@@ -584,6 +604,8 @@ impl Rpc {
                         let command = exchange.command;
                         let text = format_args!("says it moved {count} bytes of a {command} of {asked}");
                         cx.report(Rule::RdmaLength, message.by, Rests::since(exchange.request).of(message.by), text);
+                        let (blame, why) = (cx.blame(message.by), Some("A server that counts wrongly"));
+                        cx.env.findings.because(Rule::RdmaLength, Some(cx.about.id), blame, why);
                     }
                 }
                 // no more than was asked for
@@ -610,6 +632,8 @@ impl Rpc {
                 cx.env.findings.because(rule, Some(cx.about.id), Blame::Unknown, Some(UNREADABLE));
             } else {
                 cx.report(rule, message.by, Rests::FRAME, format_args!("answered {command} with {status}"));
+                let (id, blame) = (Some(cx.about.id), cx.blame(message.by));
+                cx.env.findings.because(rule, id, blame, of_space(status));
             }
         }
         self.answers.add(message.xid, pending.memo, pending.exchange.id);
@@ -689,14 +713,16 @@ impl Rpc {
                 .is_ok_and(|of| self.unasked.iter().any(|(by, xid, _)| (*by, *xid) == (caller, of)));
             if is_call && !is_answered && is_unanswered(cx, exchange, caller, end) {
                 let command = One(exchange.command);
+                let waits_for_data = exchange.reads.open > 0;
+                let certainty = if waits_for_data { Certainty::Guess } else { cx.unanswered(exchange, caller, end) };
                 let text = format_args!("never answered {command}");
-                cx.report_as(
-                    exchange.request_end,
-                    Rule::RpcUnanswered,
-                    caller.peer(),
-                    cx.unanswered(exchange, caller, end),
-                    text,
-                );
+                cx.report_as(exchange.request_end, Rule::RpcUnanswered, caller.peer(), certainty, text);
+                let why = match () {
+                    () if pending.memo.is_some_and(|memo| memo.is_callback()) => Some(CALLBACKS_STUCK),
+                    () if waits_for_data => Some(WAITS_FOR_DATA),
+                    () => None,
+                };
+                cx.env.findings.because(Rule::RpcUnanswered, Some(cx.about.id), cx.blame(caller.peer()), why);
             }
             exchange.close(cx.about.retransmissions);
             self.commands.add(exchange);
@@ -810,9 +836,21 @@ fn same_xid(cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, by: End, rests:
     }
 }
 
+/// Cause of callbacks that are not answered.
+const CALLBACKS_STUCK: &str = "The client's callback service is stuck, or is gone";
+
 /// Cause of a status that says that the server could not read a call.
 const UNREADABLE: &str =
     "The client encoded the call wrongly, it was damaged on its way, or the server reads it wrongly: decode the call";
+
+/// Cause of a failure that is about room (RFC 1813 2.6, RFC 8881 15.1).
+const fn of_space(status: Status) -> Option<&'static str> {
+    match status.number() {
+        Some(28) => Some("The file system is full"),
+        Some(69) => Some("The user's quota is used up"),
+        _ => None,
+    }
+}
 
 /// Text of the finding about data in a chunk that GSS-API protects.
 const UNDER_GSS: &str = "reduced a data item under RPCSEC_GSS integrity or privacy";
@@ -1157,15 +1195,23 @@ mod tests {
     fn a_call_whose_id_is_taken_by_another_is_counted() {
         let mut other = call(1);
         other[5] = 1;
+        let mut layer = Layer::new();
+        layer.message(End::A, &call(1)).message(End::A, &other).message(End::B, &reply(1, 0));
+        let rows: Vec<_> = layer.rpc.commands.rows().iter().map(|row| row.unanswered).collect();
+        assert_eq!(rows, [1]);
+        assert_eq!(layer.alone.answered(End::B).len(), 1);
+    }
+
+    /// RFC 8881 2.9.2 forbids it, and the reply answers it all the same.
+    #[test]
+    fn a_call_of_nfs_4_that_is_sent_again_is_one_call() {
         let mut four = call(1);
         four[4] = 4;
-        for (first, second) in [(call(1), other), (four, four)] {
-            let mut layer = Layer::new();
-            layer.message(End::A, &first).message(End::A, &second).message(End::B, &reply(1, 0));
-            let rows: Vec<_> = layer.rpc.commands.rows().iter().map(|row| row.unanswered).collect();
-            assert_eq!(rows, [1]);
-            assert_eq!(layer.alone.answered(End::B).len(), 1);
-        }
+        let mut layer = Layer::new();
+        layer.message(End::A, &four).message(End::A, &four).message(End::B, &reply(1, 0)).message(End::B, &reply(1, 0));
+        assert_eq!(layer.rpc.commands.rows().len(), 0, "none is left open");
+        assert_eq!(layer.alone.answered(End::B).len(), 1);
+        assert_eq!(layer.alone.broken(), [], "the layer below tells of it");
     }
 
     #[test]

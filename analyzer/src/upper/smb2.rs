@@ -9,14 +9,14 @@ use super::payload::Payload;
 use super::shape;
 use super::signing::{Setup, Signing};
 use super::unseal::Unseal;
-use super::{Answers, is_unanswered};
+use super::{Answers, WAITS_FOR_DATA, is_unanswered};
 use crate::context::FrameContext;
 use crate::credits::{charge_of, payload_of};
 use crate::env::{RELEASED_WITHIN, Release};
 use crate::episodes::time::Behind;
 use crate::episodes::{Cause, Ceiling};
 use crate::exchange::{self, DataPath, Descriptor, Exchange, Family, One};
-use crate::finding::Rule;
+use crate::finding::{Certainty, Rule};
 use crate::keys::session::{Direction, SignatureCheck};
 use crate::memory::{Delivery, Memory, Region, Right, State};
 use crate::messages::smbd::Smb2Message;
@@ -26,6 +26,7 @@ use crate::op::{At, End};
 use crate::pieces::Assembly;
 use crate::recent::Recent;
 use crate::roles::Source;
+use crate::smb_setup::Obliged;
 use crate::stats::{self, Commands};
 use crate::summary::{Smb, Transport};
 use alloc::boxed::Box;
@@ -45,7 +46,8 @@ use rdmascope_dissector::wire::smb2::rdma_channel::{RdmaTransform, TransformType
 use rdmascope_dissector::wire::smb2::smb1::Smb1Header;
 use rdmascope_dissector::wire::smb2::tree::ShareType;
 use rdmascope_dissector::wire::smb2::{
-    self, Body, BodyForm, ChannelInfo, Command, FileId, Framing, Header, NtStatus, Pdu, RequestMemo, Severity, Visitor,
+    self, Body, BodyForm, ChannelInfo, Command, FileId, Framing, Header, NtStatus, Pdu, RequestMemo, RequestParameters,
+    Severity, Visitor,
 };
 
 /// Connections to named pipes that are remembered per connection at most.
@@ -468,7 +470,7 @@ impl Smb2 {
     }
 
     /// The connection ends: requests without a reply will never have one.
-    pub(crate) fn finish(&mut self, cx: &mut FrameContext<'_>, end: At, is_closed: bool) {
+    pub(crate) fn finish(&mut self, cx: &mut FrameContext<'_>, end: At, closed: Option<Option<End>>) {
         let mut left: Vec<Pending> = self.pending.drain().map(|(_, p)| p).collect();
         left.sort_by_key(|p| p.exchange.id);
         self.by_exchange.clear();
@@ -485,18 +487,40 @@ impl Smb2 {
                 payload.finish(&mut pending.exchange, length.into(), &mut cx.env.sink);
             }
             let exchange = &mut pending.exchange;
-            let may_wait = may_wait(&pending.memo) || (exchange.pending && !is_closed);
+            // one that the server told to wait may wait for a long time; who closes meanwhile waits no longer
+            let is_told = exchange.pending && closed.is_none_or(|closer| closer == Some(pending.by));
+            exchange.is_withdrawn = is_told && closed.is_some();
+            let may_wait = may_wait(&pending.memo) || is_told;
+            let closer = closed.flatten().filter(|closer| *closer != pending.by);
+            self.smb.setup.obliged = self.smb.setup.obliged.or(closer.and_then(|_| self.obliges(&pending.memo)));
             // a retransmitted request, of which the capture has nothing else, may have been answered before
             let is_answered = self.ids.is_answered(exchange.message_id);
             if !may_wait && !is_answered && is_unanswered(cx, exchange, pending.by, end) {
-                let certainty = cx.unanswered(exchange, pending.by, end);
+                let waits_for_data = exchange.reads.open > 0;
+                let certainty =
+                    if waits_for_data { Certainty::Guess } else { cx.unanswered(exchange, pending.by, end) };
                 let (command, waited) = (One(exchange.command), Milliseconds(end.since(exchange.request)));
                 let text = format_args!("did not answer {command} in {waited}");
                 cx.report_as(exchange.request_end, Rule::Smb2Unanswered, pending.by.peer(), certainty, text);
+                let (blame, why) = (cx.blame(pending.by.peer()), waits_for_data.then_some(WAITS_FOR_DATA));
+                cx.env.findings.because(Rule::Smb2Unanswered, Some(cx.about.id), blame, why);
             }
             exchange.close(cx.about.retransmissions);
             self.commands.add(exchange);
             cx.env.complete(exchange);
+        }
+    }
+
+    /// What makes a server close the connection, as it must, instead of an answer to this request.
+    fn obliges(&self, memo: &RequestMemo) -> Option<Obliged> {
+        let validates = RequestParameters::Ioctl { code: ControlCode::VALIDATE_NEGOTIATE_INFO.0 };
+        // the answer to one of SMB1 asks for one of SMB2
+        let is_agreed = self.smb.dialect.is_some_and(|dialect| dialect != Dialect::WILDCARD.0);
+        let is_second = memo.command == Command::NEGOTIATE && is_agreed;
+        match () {
+            () if is_second => Some(Obliged::SecondNegotiate),
+            () if memo.asked == validates => Some(Obliged::Validation),
+            () => None,
         }
     }
 
@@ -773,15 +797,14 @@ impl Walk<'_, '_, '_> {
         };
         match &pdu.body {
             Ok(Body::ReadRequest(read)) => {
-                let tree = header.tree_id().filter(|_| !self.smb2.pipes.is_empty());
-                pending.exchange.is_of_a_pipe =
-                    tree.is_some_and(|tree| self.smb2.pipes.get(&(header.session_id, tree)).is_some());
+                pending.exchange.is_of_a_pipe = self.is_of_a_pipe(header);
                 pending.exchange.offset = Some(read.fixed.offset);
                 pending.exchange.length = Some(read.fixed.length);
                 pending.file_id = Some(read.file());
                 self.channel(pdu, &read.channel, read.fixed.length, Right::Write, &mut pending);
             }
             Ok(Body::WriteRequest(write)) => {
+                pending.exchange.is_of_a_pipe = self.is_of_a_pipe(header);
                 pending.exchange.offset = Some(write.fixed.offset);
                 pending.exchange.length = Some(write.payload_length());
                 pending.file_id = Some(write.file());
@@ -865,6 +888,12 @@ impl Walk<'_, '_, '_> {
         self.smb2.pending.retain(|_, p| p.exchange.id > middle);
         self.smb2.by_exchange.retain(|id, _| *id > middle);
         self.cx.env.requests_dropped += (before - self.smb2.pending.len()) as u64;
+    }
+
+    /// True if a request is about a named pipe.
+    fn is_of_a_pipe(&mut self, header: &Header) -> bool {
+        let tree = header.tree_id().filter(|_| !self.smb2.pipes.is_empty());
+        tree.is_some_and(|tree| self.smb2.pipes.get(&(header.session_id, tree)).is_some())
     }
 
     fn row(&self, id: u64, header: &Header) -> Exchange {
@@ -1169,7 +1198,7 @@ impl Walk<'_, '_, '_> {
             self.memory.end(self.message.last, pending.by, key, pending.exchange.id);
         }
         if failed {
-            let is_damage = exchange::Status(Family::Smb2, status.0).is_damage();
+            let is_damage = exchange::Status(Family::Smb2, status.0).is_damage_of(command_name(header.command));
             let (rule, status) = (if is_damage { Rule::Smb2IoError } else { Rule::Smb2Error }, Status(status.0));
             self.report(rule, self.by, Rests::FRAME, format_args!("{command} failed: {status}"));
         }
@@ -1526,7 +1555,7 @@ mod tests {
             let at = layer.alone.at;
             End::BOTH.into_iter().for_each(|end| layer.alone.missed.captured(end, At::default()));
             let mut cx = layer.alone.frame(End::B);
-            layer.smb2.finish(&mut cx, At { time: at.time + 60_000_000_000, ..at }, true);
+            layer.smb2.finish(&mut cx, At { time: at.time + 60_000_000_000, ..at }, Some(None));
             let unanswered = layer.alone.broken().iter().filter(|(rule, _)| *rule == Rule::Smb2Unanswered).count();
             assert_eq!(unanswered, expected, "{replied}");
         }

@@ -133,6 +133,10 @@ pub struct Side {
     pub stalled_time: i64,
     /// Beginning of the last stall: the time at which it spent the last credit that it might.
     pub stall_since: At,
+    /// Its end: the time of the grant.
+    pub stall_until: At,
+    /// Messages with data that it sent whole: the difference is what waits for an answer.
+    whole: u64,
     /// The longest stall, in ns, and the frame that ended it.
     pub stall_longest: (i64, u64),
     /// Data transfer messages.
@@ -994,10 +998,16 @@ impl Link {
         if let (Some(dry), Some(wet)) = (me.blocked_since, me.granted_since) {
             // it waited for this grant if it sends data as soon as the grant is there
             let waited = wet.time.saturating_sub(dry.time);
-            if data.data_length > 0 && waited >= STALL_LEAST && at.time.saturating_sub(wet.time) <= STALL_RELEASE {
+            // with nothing open, it waited for the last answer, or had nothing to send
+            let is_busy = me.dry_inside || me.whole != peer.whole;
+            if is_busy
+                && data.data_length > 0
+                && waited >= STALL_LEAST
+                && at.time.saturating_sub(wet.time) <= STALL_RELEASE
+            {
                 me.stalls += 1;
                 me.stalled_time = me.stalled_time.saturating_add(waited);
-                me.stall_since = dry;
+                (me.stall_since, me.stall_until) = (dry, wet);
                 if waited > me.stall_longest.0 {
                     me.stall_longest = (waited, at.frame);
                 }
@@ -1013,6 +1023,7 @@ impl Link {
             }
         }
         let [me, _] = self.both(by);
+        me.whole += u64::from(data.data_length > 0 && data.remaining_data_length == 0);
         me.blocked_since = None;
         me.granted_since = None;
         if let Seen::Known(held) = me.credits {
