@@ -245,11 +245,11 @@ impl Status {
                 2 | 17 | 20 | 21 | 10_010 | 10_029 => Failing::Ordinary,
                 // ERR_DELAY, ERR_LOCKED, ERR_GRACE, ERR_SHARE_DENIED
                 10_008 | 10_012 | 10_013 | 10_015 => Failing::Busy,
-                // ERR_STALE, ERR_BADHANDLE, ERR_EXPIRED, ERR_FHEXPIRED, ERR_STALE_CLIENTID, ERR_STALE_STATEID,
-                // ERR_BAD_STATEID, ERR_ADMIN_REVOKED, ERR_BADSESSION, ERR_DEADSESSION, ERR_DELEG_REVOKED
-                70 | 10_001 | 10_011 | 10_014 | 10_022 | 10_023 | 10_025 | 10_047 | 10_052 | 10_078 | 10_087 => {
-                    Failing::Lost
-                }
+                // ERR_STALE, ERR_BADHANDLE, ERR_EXPIRED, ERR_FHEXPIRED, ERR_WRONGSEC, ERR_STALE_CLIENTID,
+                // ERR_STALE_STATEID, ERR_BAD_STATEID, ERR_ADMIN_REVOKED, ERR_BADSESSION, ERR_SEQ_MISORDERED,
+                // ERR_DEADSESSION, ERR_DELEG_REVOKED
+                70 | 10_001 | 10_011 | 10_014 | 10_016 | 10_022 | 10_023 | 10_025 | 10_047 | 10_052 | 10_063
+                | 10_078 | 10_087 => Failing::Lost,
                 _ => Failing::Failed,
             },
         }
@@ -585,6 +585,31 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
     use rdmascope_dissector::wire::rpc::{AcceptState, AuthState};
+
+    #[test]
+    fn a_server_waits_where_no_operation_is_under_way() {
+        let at = |ms: i64| At { frame: 1, time: ms * 1_000_000 };
+        let mut row = Exchange::begun(Family::Rpc, "WRITE", at(0), at(0));
+        let idle = |row: &mut Exchange, ms: i64| {
+            row.operation_begins(at(ms));
+            row.idle / 1_000_000
+        };
+        assert_eq!(idle(&mut row, 9), 0, "the first one");
+        row.reads = Transfer { frames: 1, last: at(1), open: 1, ..Transfer::default() };
+        assert_eq!(idle(&mut row, 9), 0, "it waits for the client");
+        row.reads.open = 0;
+        assert_eq!(idle(&mut row, 9), 8);
+        row.writes = Transfer { frames: 1, last: at(9), open: 1, ..Transfer::default() };
+        assert_eq!(idle(&mut row, 20), 8, "in the middle of a Write");
+        row.writes.open = 0;
+        assert_eq!(idle(&mut row, 12), 11);
+    }
+
+    #[test]
+    fn a_wait_for_a_pipe_that_is_over_is_no_damage() {
+        let timeout = Status(Family::Smb2, 0xc000_00b5);
+        assert_eq!(["IOCTL", "READ"].map(|command| timeout.is_damage_of(command)), [false, true]);
+    }
 
     #[test]
     fn statuses_have_names() {

@@ -190,6 +190,12 @@ fn is_partial(c: &Connection) -> bool {
 fn cause(status: Status) -> Option<&'static str> {
     let Status(family, code) = status;
     Some(match (status.failing(), family) {
+        // ERR_WRONGSEC
+        (_, Family::Rpc) if code == 10_016 => "The export wants another security flavor (sec=) than the client uses",
+        // ERR_OLD_STATEID, ERR_BAD_SEQID, ERR_SEQ_MISORDERED, ERR_SEQ_FALSE_RETRY
+        (_, Family::Rpc) if matches!(code, 10_024 | 10_026 | 10_063 | 10_076) => {
+            "Client and server do not agree on the order of the client's requests"
+        }
         (Failing::Busy, _) => "Somebody else holds the file, or the server asks again and again to wait",
         (Failing::Lost, Family::Rpc) if status.number().is_none() => {
             "The server refuses the credential, the program or its version, whatever is asked for"
@@ -204,14 +210,8 @@ fn cause(status: Status) -> Option<&'static str> {
         // ERR_PERM, ERR_ACCESS; STATUS_ACCESS_DENIED
         (_, Family::Rpc) if matches!(code, 1 | 13) => DENIED,
         (_, Family::Smb2) if code == 0xc000_0022 => DENIED,
-        // ERR_WRONGSEC
-        (_, Family::Rpc) if code == 10_016 => "The export wants another security flavor (sec=) than the client uses",
         // ERR_MOVED
         (_, Family::Rpc) if code == 10_019 => "The file system is on another server now",
-        // ERR_OLD_STATEID, ERR_BAD_SEQID, ERR_SEQ_MISORDERED, ERR_SEQ_FALSE_RETRY
-        (_, Family::Rpc) if matches!(code, 10_024 | 10_026 | 10_063 | 10_076) => {
-            "Client and server do not agree on the order of the client's requests"
-        }
         // ERR_NOTSUPP, ERR_ATTRNOTSUPP; STATUS_NOT_IMPLEMENTED, STATUS_INVALID_DEVICE_REQUEST, STATUS_NOT_SUPPORTED
         (_, Family::Rpc) if matches!(code, 10_004 | 10_032) => NOT_SUPPORTED,
         (_, Family::Smb2) if matches!(code, 0xc000_0002 | 0xc000_0010 | 0xc000_00bb) => NOT_SUPPORTED,

@@ -458,6 +458,11 @@ impl Findings {
         }
     }
 
+    /// Makes findings guesses, even if a frame alone breaks the rule: it may be none of the protocol.
+    pub fn doubt(&mut self, is_it: impl Fn(&Finding) -> bool) {
+        self.kept.iter_mut().filter(|f| is_it(f)).for_each(|finding| finding.certainty = Certainty::Guess);
+    }
+
     /// Makes findings in possibly damaged frames guesses, even if the frame alone breaks the rule.
     pub fn weaken_bytes(&mut self, connection: u32, rule: Rule, by: Blame) {
         let is_it = |f: &&mut Finding| (f.connection, f.rule, f.by) == (Some(connection), rule, by);

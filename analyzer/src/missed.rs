@@ -117,6 +117,8 @@ struct Direction {
     last: Option<At>,
     /// Its first packet that was captured.
     first: Option<At>,
+    /// The first of those that are numbered one after the other.
+    known_from: Option<At>,
 }
 
 impl Direction {
@@ -139,8 +141,8 @@ impl Direction {
         let matters = |hole: &Hole| rests.whole || hole.why != Why::Cut;
         match rests.from {
             From::Frame | From::Known => true,
-            // what was sent before the first packet that was captured, no number shows
-            From::At(at) if self.late && self.first.is_none_or(|first| first > at) => false,
+            // what was sent before the first packet that has a number, no number shows
+            From::At(at) if self.late && self.known_from.is_none_or(|first| first > at) => false,
             From::At(at) => !self.holes.iter().any(|hole| matters(hole) && hole.to.frame >= at.frame),
             From::Start => !self.late && !self.holes.iter().any(matters),
         }
@@ -318,6 +320,7 @@ impl Missed {
         let direction = &mut self.directions[by.index()];
         direction.last = Some(at);
         direction.first.get_or_insert(at);
+        direction.known_from.get_or_insert(at);
         if !self.waiting.is_empty() {
             self.release(by, at, emit);
         }
@@ -496,6 +499,21 @@ mod tests {
         missed.late();
         missed.gap(End::A, at(3));
         assert_eq!(missed.verdict(Rests::FRAME, Some(End::A)), Decision::Report(Certainty::Certain));
+    }
+
+    /// Before the first numbered packet of a capture that began late, nothing shows what was lost.
+    #[test]
+    fn what_was_sent_before_the_first_packet_of_a_late_capture_is_not_known() {
+        let whole = |is_late: bool| {
+            let mut missed = Missed::default();
+            if is_late {
+                missed.late();
+            }
+            missed.captured(End::B, at(1));
+            seen(&mut missed, End::B, 5);
+            [4, 5].map(|since| missed.is_whole(Rests::since(at(since)).of(End::B)))
+        };
+        assert_eq!([whole(false), whole(true)], [[true, true], [false, true]]);
     }
 
     #[test]

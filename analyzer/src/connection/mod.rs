@@ -704,6 +704,14 @@ impl ConnectionState {
                 env.findings.weaken_bytes(*id, rule, context::blame(roles, by));
             }
         }
+        // datagrams of one side whose CRC is wrong, and that nobody understands, need not be of RoCE at all
+        let is_one_sided = End::BOTH.into_iter().any(|end| missed.is_absent(end));
+        let is_noise = self.health.icrc_bad > 0
+            && self.opening.handshake != Handshake::Seen
+            && self.messages.protocol() == Protocol::Unknown;
+        if is_noise && is_one_sided {
+            env.findings.doubt(|f| f.connection == Some(*id) && f.rule != Rule::RcIcrc);
+        }
         if missed.is_found_late() {
             env.findings.weaken_bytes(*id, Rule::CaptureLoss, Blame::Capture);
         }

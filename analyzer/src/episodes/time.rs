@@ -456,6 +456,13 @@ mod tests {
         assert_eq!(parts(&cut(&moving, &[])), [(Owner::Wire, 11), (Owner::Rdma, 50), (Owner::Server, 40)]);
     }
 
+    /// The server fetched at once, worked, and wrote.
+    #[test]
+    fn waits_between_rdma_operations_are_the_servers() {
+        let waiting = Request { rdma: Some((10 * MS, 90 * MS)), idle: 70 * MS, ..request() };
+        assert_eq!(parts(&cut(&waiting, &[])), [(Owner::Wire, 2), (Owner::Rdma, 10), (Owner::Server, 89)]);
+    }
+
     #[test]
     fn a_reply_that_comes_with_a_recovery_waited_for_it() {
         let lost = episode(7, Kind::Recovery, End::B, 40 * MS, 100 * MS);

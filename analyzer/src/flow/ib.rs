@@ -3906,6 +3906,23 @@ mod tests {
     }
 
     #[test]
+    fn answers_to_reads_have_the_length_that_was_asked_for() {
+        let lengths = |bytes: &[usize]| {
+            let mut wire = Wire::default();
+            wire.only(10).read(11, 2);
+            wire.packet(End::B, RESPONSE_FIRST, 11, None, &vec![0; bytes[0]]);
+            wire.packet(End::B, RESPONSE_LAST, 12, None, &vec![0; bytes[1]]);
+            let other = |fact: &IbFact| match fact {
+                IbFact::OtherReadLength { asked, came } => Some((*asked, *came)),
+                _ => None,
+            };
+            wire.heard.facts.iter().find_map(other)
+        };
+        assert_eq!(lengths(&[256, 256]), None);
+        assert_eq!(lengths(&[256, 100]), Some((512, 356)));
+    }
+
+    #[test]
     fn reads_are_answered_in_order_or_the_capture_missed_some() {
         // the second Read is asked for so long after a Response of the first was missed
         let told = |asked: i64, way: Option<i64>| {

@@ -1322,6 +1322,24 @@ mod tests {
         }
     }
 
+    /// What a client held is counted when it calls: a later grant changes nothing about that.
+    #[test]
+    fn the_lowest_number_of_credits_is_that_of_its_time() {
+        let held = |grants: [u32; 2], calls: u32| {
+            let mut layer = Layer::new();
+            layer.call(1, NO_CHUNKS);
+            layer.reply(1, grants[0], NO_CHUNKS);
+            (2..2 + calls).for_each(|xid| layer.call(xid, NO_CHUNKS));
+            layer.reply(2, grants[1], NO_CHUNKS);
+            let side = layer.rpc.summary()[C.index()].clone();
+            (side.held_min, side.held_last)
+        };
+        assert_eq!(held([4, 64], 4), (Some(0), Some(61)), "the grant rises at the end");
+        assert_eq!(held([8, 2], 8), (Some(0), Some(0)), "it falls while calls are under way");
+        assert_eq!(held([4, 4], 6).0, Some(-2), "two more than were granted");
+        assert_eq!(held([4, 4], 2).0, Some(0), "the first call has the one credit that there is");
+    }
+
     /// A capture may have a call before the reply that it waited for.
     #[test]
     fn a_reply_right_behind_a_call_beyond_the_credits_may_have_come_before_it() {

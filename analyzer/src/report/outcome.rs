@@ -1205,6 +1205,37 @@ mod tests {
     }
 
     #[test]
+    fn a_reset_when_nothing_is_open_any_more_costs_nothing() {
+        let reset = |by: usize| Facts { closed: Some((Some(by), true)), is_done: true, ..well() };
+        for by in 0..2 {
+            assert_eq!(shown(&reset(by)), (Stage::Work, Ending::Closed, Success::Yes, None));
+            let open = Facts { is_done: false, ..reset(by) };
+            assert_eq!(shown(&open), (Stage::Work, Ending::Aborted, Success::No, Some(by)));
+            let asked = Facts { unanswered: 1, oldest_open: Some(at(10)), ..reset(by) };
+            assert_eq!(shown(&asked).1, Ending::HungUp { requests: 1 });
+            assert_eq!(shown(&Facts { unmounted: true, ..reset(by) }).1, Ending::NoMount);
+            assert_eq!(shown(&Facts { terminated: true, ..reset(by) }).1, Ending::Aborted);
+        }
+    }
+
+    /// \[MS-SMB2\] 3.3.5.4, 3.3.5.15.12
+    #[test]
+    fn a_server_that_has_to_hang_up_is_not_to_blame() {
+        let asked = |obliged| {
+            let closed = Some((Some(1), false));
+            shown(&Facts { unanswered: 1, oldest_open: Some(at(10)), closed, obliged, ..well() }).3
+        };
+        let all = [None, Some(Obliged::SecondNegotiate), Some(Obliged::Validation)];
+        assert_eq!(all.map(asked), [Some(1), Some(0), None]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_negative_times() {
+        let back = Facts { unanswered: 1, oldest_open: Some(at(20)), closed: Some((Some(0), false)), ..well() };
+        assert_eq!(of(&back).unwrap().waited, 0);
+    }
+
+    #[test]
     fn a_logon_that_was_refused_reached_no_session() {
         let refused = Facts { session: false, session_failures: 1, answered: 2, worked: 0, ..well() };
         assert_eq!(shown(&refused), (Stage::Negotiated, Ending::NoSession, Success::No, Some(1)));

@@ -32,6 +32,8 @@ const KEEPALIVE_PROMPT: i64 = 5;
 const STALL_LEAST: i64 = 50_000;
 /// ns after a grant within which a sender that waited for it sends.
 const STALL_RELEASE: i64 = 20_000_000;
+/// The same between messages, where only the sender knows what it waited for, if the wait was no longer.
+const STALL_PROMPT: i64 = 1_000_000;
 /// Largest PreferredSendSize that Windows Server 2012 R2 and later accept (\[MS-SMBD\] appendix B <5>).
 const PREFERRED_SEND_SIZE_WINDOWS: u32 = 8136;
 /// Data messages after which the size of a peer's grants is judged.
@@ -1000,11 +1002,9 @@ impl Link {
             let waited = wet.time.saturating_sub(dry.time);
             // with nothing open, it waited for the last answer, or had nothing to send
             let is_busy = me.dry_inside || me.whole != peer.whole;
-            if is_busy
-                && data.data_length > 0
-                && waited >= STALL_LEAST
-                && at.time.saturating_sub(wet.time) <= STALL_RELEASE
-            {
+            let release = if me.dry_inside { STALL_RELEASE } else { STALL_RELEASE.min(waited.max(STALL_PROMPT)) };
+            let is_prompt = at.time.saturating_sub(wet.time) <= release;
+            if is_busy && is_prompt && data.data_length > 0 && waited >= STALL_LEAST {
                 me.stalls += 1;
                 me.stalled_time = me.stalled_time.saturating_add(waited);
                 (me.stall_since, me.stall_until) = (dry, wet);
@@ -1973,6 +1973,25 @@ mod tests {
         assert_eq!(waits(1, true, STALL_LEAST, STALL_RELEASE + 1, more), []);
         assert_eq!(waits(1, true, STALL_LEAST, 0, data(0, 0, 1)), []);
         assert_eq!(waits(2, true, STALL_LEAST, 0, more), []);
+    }
+
+    /// A client that waits for each answer waits for no credits, whatever it holds; nor does a server that works.
+    #[test]
+    fn who_waits_for_an_answer_does_not_wait_for_credits() {
+        let stalls = |queued: u32, period: i64, works: i64| {
+            let (mut link, mut judged) = (Link::new(), Judged::default());
+            link.negotiate_request(time(0), CLIENT, &request(), &mut judged);
+            let response = NegotiateResponse { credits_granted: 2, ..response() };
+            link.negotiate_response(time(0), SERVER, &response, &mut judged);
+            (0..queued).for_each(|_| link.data(time(0), CLIENT, &data(8, 0, 9), 32, true, &mut judged));
+            for n in 1..5 {
+                link.data(time(n * period), SERVER, &data(8, 0, 1), 32, true, &mut judged);
+                link.data(time(n * period + works), CLIENT, &data(8, 0, 9), 32, true, &mut judged);
+            }
+            link.side(CLIENT).stalls
+        };
+        assert_eq!([stalls(1, STALL_RELEASE, 10), stalls(2, STALL_RELEASE, 10)], [0, 4]);
+        assert_eq!(stalls(2, STALL_RELEASE, STALL_RELEASE - 2 * STALL_LEAST), 1, "all but the first wait are short");
     }
 
     #[test]
