@@ -702,8 +702,8 @@ impl RpcRdma {
         let held = match credits.granted {
             Seen::Known(granted) if left == 0 => Some(i64::from(granted) - i64::from(outstanding)),
             Seen::Known(_) => Some(i64::from(left) - 1),
-            // one call may go before the first grant
-            Seen::Unseen if !credits.replied => Some(1 - i64::from(outstanding)),
+            // one call may go before the first grant: that it is sent says nothing
+            Seen::Unseen if !credits.replied && outstanding > 1 => Some(1 - i64::from(outstanding)),
             _ => None,
         };
         credits.held_min = credits.held_min.into_iter().chain(held).min();
@@ -919,7 +919,7 @@ impl RpcRdma {
                 // a lower grant takes nothing from calls that are on their way
                 let least = if credits.overruns > 0 { i64::MIN } else { 0 };
                 side.held_last = Some((i64::from(granted) - i64::from(credits.outstanding)).max(least));
-                side.held_min = credits.held_min;
+                side.held_min = credits.held_min.or(side.held_last);
             }
             side
         })
@@ -1337,7 +1337,7 @@ mod tests {
         assert_eq!(held([4, 64], 4), (Some(0), Some(61)), "the grant rises at the end");
         assert_eq!(held([8, 2], 8), (Some(0), Some(0)), "it falls while calls are under way");
         assert_eq!(held([4, 4], 6).0, Some(-2), "two more than were granted");
-        assert_eq!(held([4, 4], 2).0, Some(0), "the first call has the one credit that there is");
+        assert_eq!(held([4, 4], 2).0, Some(2), "the first call has the one credit that there is");
     }
 
     /// A capture may have a call before the reply that it waited for.

@@ -905,7 +905,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 AttemptOutcome::Otherwise
             } else if c.transport == Some(Transport::Iwarp) && c.progress.connected {
                 AttemptOutcome::Accepted
-            } else if c.progress.missed || (c.progress.connected && c.progress.silent) {
+            } else if c.progress.missed && !c.progress.unheard || c.progress.connected && c.progress.silent {
                 // what was asked on it, and what was answered, the capture lacks
                 AttemptOutcome::Open
             } else if is_whole
@@ -1549,15 +1549,15 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                     Some(last),
                     (rule, Blame::Unknown, Certainty::IfNothingWasMissed, text),
                 );
-                // who closes with all requests answered does so on purpose
+                // who ends its session does so on purpose
                 let in_order = |c: &&Connection| {
-                    c.closed.is_some_and(|(by, how, _)| by == Some(0) && how != "RST")
-                        && c.outcome.as_ref().is_none_or(|o| !o.failed())
+                    let ends = |name: &str| matches!(name, "LOGOFF" | "DESTROY_SESSION" | "DESTROY_CLIENTID");
+                    c.commands.iter().any(|row| ends(row.name) && row.count > row.errors + row.unanswered)
                 };
                 if used.iter().all(|c| in_order(c))
                     && let Some(draft) = self.drafts.last_mut()
                 {
-                    draft.why = Some("It was closed in order, as by an unmount, and TCP was used from then on");
+                    draft.why = Some("The client ended its session, as by an unmount, and used TCP from then on");
                 }
             }
             // a link that went down takes the end of its connections with it
