@@ -334,7 +334,7 @@ fn iwarp(findings: &mut Findings<'_>, around: &Around<'_>) {
         && *bytes >= JUMBO
     {
         let text = format!(
-            "iWARP uses an MSS of {mss}, although frames of {} bytes pass between the two hosts",
+            "the MSS of iWARP is {mss}, although frames of {} bytes pass between the two hosts",
             Grouped((*bytes).into())
         );
         findings.add(Rule::IwarpMss, Blame::Unknown, c.first, certainty, text);

@@ -356,7 +356,7 @@ pub struct Exchange {
     pub pending: bool,
     /// True if it reads from a named pipe, or writes to one, as far as the capture shows.
     pub is_of_a_pipe: bool,
-    /// True if its client closed the connection after the server had told it to wait.
+    /// True if its client closed the connection after the server had told it to wait, or gave its id to another one.
     pub is_withdrawn: bool,
     /// SHA-256 of the payload, if it was asked for and is whole.
     pub sha256: Option<[u8; 32]>,

@@ -201,8 +201,8 @@ fn cause(status: Status) -> Option<&'static str> {
             "The server refuses the credential, the program or its version, whatever is asked for"
         }
         (Failing::Lost, _) => {
-            "The server no longer knows the client's session, client id or handle, as after a restart or a failover, and \
-                the client did not set it up again"
+            "The server does not know the client's session, share, client id or handle, or not any more: they were closed \
+                or have expired, or the server restarted or failed over; the client did not set them up again"
         }
         // ERR_ROFS; STATUS_MEDIA_WRITE_PROTECTED
         (_, Family::Rpc) if code == 30 => "The file system or its export is read-only",

@@ -1615,7 +1615,7 @@ rules! {
         cure: "If the capture is complete, update the receiver.",
     }
     RcRnr "RC-RNR" Error Transport "IBTA Vol 1 9.7.5.2" {
-        title: "The receiver was not ready: for a Send, it had no receive buffer posted.",
+        title: "The receiver was not ready: mostly, it had no receive buffer posted for a Send.",
         says: "An RNR NAK asks the sender to wait for the given time and try again; after its retry count the \
             connection breaks. Under SMB \
                Direct and RPC-over-RDMA credits exist so that this never happens to a Send. An RDMA Write or Read takes \

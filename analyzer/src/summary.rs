@@ -231,6 +231,8 @@ pub struct Smb {
     pub opened: Vec<Arc<str>>,
     /// Of handles that were opened on it and not closed: their names, sorted.
     pub open: Vec<Arc<str>>,
+    /// The number of these, with those that have no name.
+    pub handles: u64,
 }
 
 impl Smb {
@@ -515,7 +517,7 @@ stored_enum!(Handshake { Seen, Inferred, Pinned });
 stored!(Peer { address, port, qp });
 stored!(Progress { connected, missed, changed, silent, spoke_otherwise, negotiation, last_sent, dry, refused, oldest_open, broken_off, unheard } if |p| p.broken_off.is_none_or(|(side, ..)| side < 2));
 stored!(Negotiated { max_send_size, max_receive_size, max_fragmented_size, max_read_write_size, status });
-stored!(Smb { dialect, sessions, signatures, encrypted, decrypted, verified, sealed, setup, opened, open });
+stored!(Smb { dialect, sessions, signatures, encrypted, decrypted, verified, sealed, setup, opened, open, handles });
 stored!(SideReport {
     messages,
     fragmented,

@@ -203,8 +203,10 @@ impl Messages {
             return;
         }
         let kind = self.kind;
+        let mut starts_tls = false;
         let is_unread = self.streams[piece.by.index()].take(kind, piece, &mut |record| {
             let apart = T::ON && !record.in_frame;
+            starts_tls |= kind == stream::Kind::Rpc && is_start_of_tls(record.bytes);
             if let Some(pieces) = record.pieces {
                 cx.env.sink.assembled(Assembly::Tcp, record.last.frame, pieces.frames());
                 if T::ON {
@@ -226,6 +228,11 @@ impl Messages {
                 t.end_source();
             }
         });
+        if starts_tls {
+            // what follows is encrypted
+            self.kind = stream::Kind::Other;
+            return;
+        }
         if self.streams[piece.by.index()].was_broken() {
             let rule = if kind == stream::Kind::Smb2 { Rule::Smb2Malformed } else { Rule::RpcMalformed };
             let text = format_args!("gave a message another length than it has: what follows is no message");
@@ -423,6 +430,11 @@ fn begin_smbd(cx: &mut FrameContext<'_>, send: &WholeSend<'_>, first: bool) -> S
         smbd.link.connected_by(client);
     }
     smbd
+}
+
+/// True if a reply accepts to go on with TLS: its verifier says so (RFC 9289 4.1).
+fn is_start_of_tls(record: &[u8]) -> bool {
+    record.get(4..28).is_some_and(|reply| reply == b"\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\x08STARTTLS")
 }
 
 fn begin_rpcrdma(cx: &mut FrameContext<'_>, inline_threshold: [Option<u32>; 2], invalidation: Option<bool>) -> RpcRdma {
@@ -640,6 +652,23 @@ mod tests {
         let call = [rpcrdma_call(1), vec![0; 1024]].concat();
         layer.packet(End::A, Part::Only, &call);
         assert_eq!(layer.alone.broken(), [(Rule::RpcrdmaInline, Blame::Client)]);
+    }
+
+    /// RFC 9289 4.1: behind a reply that accepts it, a stream is one of TLS.
+    #[test]
+    fn what_is_encrypted_from_the_first_reply_on_breaks_no_rule() {
+        let accepted = *b"\0\0\0\x05\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\x08STARTTLS\0\0\0\0";
+        let mut refused = accepted;
+        refused[20] = b'N';
+        let record = |message: &[u8]| [&(0x8000_0000 | message.len() as u32).to_be_bytes()[..], message].concat();
+        for (reply, expected) in [(accepted, vec![]), (refused, vec![(Rule::RpcMalformed, Blame::Client)])] {
+            let mut layer = Layer::new();
+            let call: Vec<u8> = [5_u32, 0, 2, 100_003, 4, 0, 7, 0, 0, 0].iter().flat_map(|w| w.to_be_bytes()).collect();
+            layer.stream(End::A, &record(&call));
+            layer.stream(End::B, &record(&reply));
+            layer.stream(End::A, &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 9, 9, 9, 9, 9, 9, 9, 9, 9]);
+            assert_eq!(layer.alone.broken(), expected);
+        }
     }
 
     #[test]

@@ -73,11 +73,13 @@ pub fn recognize(bytes: &[u8]) -> Kind {
     let word = |at: usize| word(bytes, at);
     let (Some(mark), Some(kind)) = (word(0), word(8)) else { return Kind::Undecided };
     let length = mark & 0x7fff_ffff;
-    let plausible = mark >> 31 == 1 && (24..MESSAGE_MAX as u32).contains(&length);
     let call =
         kind == 0 && word(12) == Some(2) && word(16).is_some_and(|program| (100_000..0x6000_0000).contains(&program));
     let reply = kind == 1 && word(12).is_some_and(|state| state <= 1) && word(16).is_some_and(|flavor| flavor <= 7);
-    if plausible && (call || reply) {
+    let is_whole = mark >> 31 == 1 && (24..MESSAGE_MAX as u32).contains(&length);
+    // the first of several fragments; of a reply, too little is known
+    let is_part = mark >> 31 == 0 && (24..MESSAGE_MAX as u32).contains(&length);
+    if is_whole && (call || reply) || is_part && call {
         return Kind::Rpc;
     }
     if bytes.len() < 20 { Kind::Undecided } else { Kind::Other }
@@ -105,6 +107,11 @@ fn begins(kind: Kind, bytes: &[u8]) -> bool {
     }
 }
 
+/// True if bytes begin with a fragment behind which others of the same message come.
+fn goes_on(bytes: &[u8]) -> bool {
+    word(bytes, 0).is_some_and(|mark| (24..MESSAGE_MAX as u32).contains(&mark))
+}
+
 impl Direction {
     /// True, once, if the length of a message led to something that is none, or is longer than any.
     pub fn was_broken(&mut self) -> bool {
@@ -127,7 +134,8 @@ impl Direction {
         let mut bytes = piece.bytes;
         if self.lost {
             // a message nearly always begins a segment
-            if recognize(bytes) != kind {
+            let is_part = kind == Kind::Rpc && bytes.len() >= 24 && begins(kind, bytes) && goes_on(bytes);
+            if recognize(bytes) != kind && !is_part {
                 return !bytes.is_empty();
             }
             self.lost = false;
@@ -327,6 +335,23 @@ mod tests {
         assert_eq!(recognize(&call), Kind::Rpc);
         assert_eq!(recognize(b"GET / HTTP/1.1\r\nHost: x"), Kind::Other);
         assert_eq!(recognize(b"\0\0"), Kind::Undecided);
+    }
+
+    /// RFC 5531 11: a message may come in fragments, the first of which has no last bit.
+    #[test]
+    fn fragments_are_recognized_at_the_beginning_and_behind_a_gap() {
+        let call = [1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0x86, 0xa3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0];
+        let first = [&28u32.to_be_bytes()[..], &call].concat();
+        assert_eq!(recognize(&first), Kind::Rpc);
+        let mut reply = [0; 28];
+        (reply[3], reply[7]) = (9, 1);
+        let in_two = [&28u32.to_be_bytes()[..], &reply, &0x8000_0004u32.to_be_bytes(), &[5; 4]].concat();
+        assert_eq!(recognize(&in_two), Kind::Other, "too little for a guess at the kind of a stream");
+        let (mut direction, mut lengths) = (Direction::default(), Vec::new());
+        direction.gap();
+        direction.take(Kind::Rpc, &piece(1, &[7; 40]), &mut |_| {});
+        direction.take(Kind::Rpc, &piece(2, &in_two), &mut |m| lengths.push(m.wire_length));
+        assert_eq!(lengths, [32]);
     }
 
     #[test]

@@ -326,7 +326,7 @@ impl Facts {
             refused: c.progress.refused,
             oldest_open: c.progress.oldest_open,
             obliged: heard.obliged,
-            is_done: is_smb && c.smb.open.is_empty() && sealed == [0, 0],
+            is_done: is_smb && c.smb.handles == 0 && sealed == [0, 0],
             troubled: c.health.is_troubled(),
         }
     }
@@ -349,7 +349,9 @@ fn refusal(c: &Connection) -> Option<u32> {
 /// True if the connection was to become another channel of a session, and the server refused that.
 fn is_unbound(c: &Connection) -> bool {
     let setup = &c.smb.setup;
-    setup.set_up.is_none() && setup.binding.is_some_and(|(_, status)| status.is_some_and(|status| status != 0))
+    setup.set_up.is_none()
+        && setup.refused.is_none()
+        && setup.binding.is_some_and(|(_, status)| status.is_some_and(|status| status != 0))
 }
 
 /// Values of NTSTATUS that refuse a user, or a password.
@@ -722,7 +724,9 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
     }
     if outcome.failed() {
         outcome.cause = cause(connection, &outcome, findings);
-        if outcome.cause.is_none() {
+        if let Some((_, blame)) = outcome.cause {
+            outcome.by = side_of(blame);
+        } else {
             let (rule, severity) = own_rule(&outcome, connection);
             let by = outcome.blame();
             let site = Site { connection: Some(connection.id), frame: outcome.at.frame, time_ns: outcome.at.time };
@@ -730,14 +734,14 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
             findings.report_as(severity, rule, by, site, outcome.certainty, format_args!("{text}"));
             let setup = &connection.smb.setup;
             let why = match outcome.ending {
-                Ending::NoSession if is_unbound(connection) => Some(NO_CHANNEL),
+                Ending::NoSession if is_unbound(connection) => refusal(connection).map(why_unbound),
                 Ending::NoSession if refusal(connection).is_none() && setup.is_begun => Some(GAVE_UP),
                 Ending::NoSession if refusal(connection).is_none() => Some("The two have no dialect of SMB2 in common"),
                 Ending::HungUp { .. } if outcome.closed_by == Some(1) => setup.obliged.map(|obliged| match obliged {
                     Obliged::SecondNegotiate => "The server must disconnect a client that negotiates a second time",
                     Obliged::Validation => {
-                        "The FSCTL_VALIDATE_NEGOTIATE_INFO says something else than the NEGOTIATE \
-                        did: then the server must disconnect. Somebody may have changed the NEGOTIATE on its way"
+                        "If FSCTL_VALIDATE_NEGOTIATE_INFO says something else than the NEGOTIATE did, or with \
+                            dialect 3.1.1, the server must disconnect: compare the two"
                     }
                 }),
                 _ => None,
@@ -781,9 +785,20 @@ fn gone_before(connection: &Connection, outcome: &mut Outcome, findings: &mut Fi
     findings.lower(Rule::TcpReset, id, closer, Severity::Note, format_args!("; its peer had not answered any more"));
 }
 
-/// Cause of a channel that is refused.
-const NO_CHANNEL: &str =
-    "The server allows no further channel, or knew nothing of the session any more: the status says which";
+/// Cause of a channel that is refused, by its status (\[MS-SMB2\] 3.3.5.5, 3.3.5.5.2).
+fn why_unbound(status: u32) -> &'static str {
+    match NtStatus(status).name() {
+        Some("STATUS_REQUEST_NOT_ACCEPTED") => "Multichannel is off on the server, or it allows no further channel",
+        Some("STATUS_USER_SESSION_DELETED") => "The server knows nothing of the session, or not any more",
+        Some("STATUS_NETWORK_SESSION_EXPIRED") => {
+            "The session has expired: the client has to authenticate it again first"
+        }
+        Some("STATUS_INVALID_PARAMETER") => "Another dialect than that of the session, or a request that is not signed",
+        Some("STATUS_ACCESS_DENIED") => "A signature that does not verify, or another user than that of the session",
+        Some("STATUS_NOT_SUPPORTED") => "A dialect or cipher that does not go together with the session",
+        _ => "The status says why",
+    }
+}
 
 /// Cause of an authentication that is broken off.
 const GAVE_UP: &str =

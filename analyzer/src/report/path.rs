@@ -1389,7 +1389,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         let rest =
             elsewhere.map_or(rest.clone(), |listed| format!("; rpcbind lists NFS for RDMA at port {listed}{rest}"));
         let silence =
-            if unanswered.is_empty() { String::new() } else { format!("; {} did not answer", named(&unanswered)) };
+            if unanswered.is_empty() { String::new() } else { format!("; no answer on {}", named(&unanswered)) };
         let rest = format!("{silence}{rest}");
         match &clearest.fate {
             AttemptOutcome::Rejected(reason) => {
@@ -1573,6 +1573,10 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                     Some(last),
                     (rule, Blame::Unknown, Certainty::Guess, text),
                 );
+                if let Some(draft) = self.drafts.last_mut() {
+                    draft.why =
+                        Some("The RDMA connection is idle, or its link is down: the capture does not show its end");
+                }
             }
             _ => self.add(Step::Kept, State::Yes, "", None),
         }
@@ -2028,7 +2032,7 @@ mod tests {
         let both =
             [attempt(5445, 1, CmAnswer::None), attempt(445, 3, CmAnswer::Rejected(at(4), "Consumer reject".into()))];
         let text = paths(&report(vec![over_tcp()]), &both, &[]).remove(0).verdict.unwrap().text;
-        assert!(text.starts_with("rejected RDMA on port 445: Consumer reject; port 5445 did not answer"), "{text}");
+        assert!(text.starts_with("rejected RDMA on port 445: Consumer reject; no answer on port 5445"), "{text}");
     }
 
     #[test]

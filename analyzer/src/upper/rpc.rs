@@ -663,6 +663,8 @@ impl Rpc {
         if let Some(mut old) = self.pending.insert((by, xid), pending) {
             self.by_exchange.remove(&old.exchange.id);
             old.exchange.close(cx.about.retransmissions);
+            // its client gave its id away: what is answered is one of the two
+            old.exchange.is_withdrawn = true;
             self.commands.add(&old.exchange);
             cx.env.complete(&old.exchange);
         }

@@ -52,6 +52,9 @@ use rdmascope_dissector::wire::smb2::{
 
 /// Connections to named pipes that are remembered per connection at most.
 const PIPES_MAX: usize = 256;
+/// ns for which a request may wait for others, of what is no poll: as long as a server waits for an oplock to be given
+/// back (\[MS-SMB2\] 3.3.2.1).
+const PENDING_MAX: i64 = 35_000_000_000;
 /// Files whose names are remembered per connection at most.
 const FILES_MAX: usize = 4096;
 /// Keys of one request that are remembered to be ended with it.
@@ -489,6 +492,10 @@ impl Smb2 {
             let exchange = &mut pending.exchange;
             // one that the server told to wait may wait for a long time; who closes meanwhile waits no longer
             let is_told = exchange.pending && closed.is_none_or(|closer| closer == Some(pending.by));
+            // who mounts waits for nobody else, and who reads a file waits for so long at most
+            let is_mount = stats::MOUNTS.contains(&exchange.command) || stats::AROUND.contains(&exchange.command);
+            let is_patient = exchange.is_poll() || end.since(exchange.request) < PENDING_MAX && !is_mount;
+            let is_told = is_told && (closed.is_none() || is_patient);
             exchange.is_withdrawn = is_told && closed.is_some();
             let may_wait = may_wait(&pending.memo) || is_told;
             let closer = closed.flatten().filter(|closer| *closer != pending.by);
@@ -546,6 +553,7 @@ impl Smb2 {
         // if something was missed, it may have been a CLOSE
         smb.open = self.files.values().filter(|_| !self.missed).filter(|name| !name.is_empty()).cloned().collect();
         smb.open.sort_unstable();
+        smb.handles = if self.missed { 0 } else { self.files.values().count() as u64 };
         super::Summary { smb, messages: self.messages, commands: self.commands.clone(), ..super::Summary::default() }
     }
 
@@ -1093,6 +1101,8 @@ impl Walk<'_, '_, '_> {
         match (header.command, &mut self.smb2.smb.setup) {
             (Command::SESSION_SETUP, heard) if !more => heard.set_up(answer, status.0),
             (Command::SESSION_SETUP, heard) => heard.is_begun = true,
+            // it closes all that the session had open (3.3.5.6)
+            (Command::LOGOFF, _) if !failed => self.smb2.files = Recent::default(),
             (Command::IOCTL, heard) if pending.memo.asks_for_interfaces() => {
                 heard.answer(
                     answer,

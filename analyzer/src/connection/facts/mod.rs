@@ -16,6 +16,7 @@ use crate::finding::{Blame, Certainty, Rule, Site};
 use crate::flow::losses::Unanswered;
 use crate::missed::{Lost, RESPONSE};
 use crate::op::{At, End, Gap};
+use crate::summary::Transport;
 use core::fmt;
 
 pub use losses::add_losses;
@@ -73,7 +74,8 @@ impl Listener<'_> {
     fn lost(&mut self, at: At, gap: &Gap, unit: &'static str) {
         self.hole(gap, unit);
         if gap.receiver_had_them {
-            self.env.lost_by_capture += u64::from(gap.count);
+            // how many packets bytes were in is not known: one at least
+            self.env.lost_by_capture += if unit == "packet" { u64::from(gap.count) } else { 1 };
             self.connection.missed.lost(at.time, gap, unit);
         } else {
             let count = Many(gap.count.into(), unit);
@@ -86,6 +88,8 @@ impl Listener<'_> {
     #[cold]
     fn found(&mut self, by: End, count: u32) {
         let came = self.connection.missed.found(by, count);
+        let is_tcp = matches!(self.connection.transport, Some(Transport::Tcp | Transport::Iwarp));
+        let came = if is_tcp { came.min(1) } else { came };
         self.env.lost_by_capture = self.env.lost_by_capture.saturating_sub(came.into());
     }
 

@@ -139,6 +139,8 @@ pub struct Side {
     pub stall_until: At,
     /// Messages with data that it sent whole: the difference is what waits for an answer.
     whole: u64,
+    /// True if something waited for its answer when it was granted credits.
+    owed_before: bool,
     /// The longest stall, in ns, and the frame that ended it.
     pub stall_longest: (i64, u64),
     /// Data transfer messages.
@@ -1000,8 +1002,9 @@ impl Link {
         if let (Some(dry), Some(wet)) = (me.blocked_since, me.granted_since) {
             // it waited for this grant if it sends data as soon as the grant is there
             let waited = wet.time.saturating_sub(dry.time);
-            // with nothing open, it waited for the last answer, or had nothing to send
-            let is_busy = me.dry_inside || me.whole != peer.whole;
+            // with nothing open, it waited for the last answer, or had nothing to send; who answers had something to
+            // answer before the grant came
+            let is_busy = me.dry_inside || me.whole > peer.whole || me.owed_before;
             let release = if me.dry_inside { STALL_RELEASE } else { STALL_RELEASE.min(waited.max(STALL_PROMPT)) };
             let is_prompt = at.time.saturating_sub(wet.time) <= release;
             if is_busy && is_prompt && data.data_length > 0 && waited >= STALL_LEAST {
@@ -1085,7 +1088,7 @@ impl Link {
     /// Takes the credits that a message of `by` grants its peer.
     fn grant(&mut self, at: At, by: End, data: &DataTransfer, sink: &mut impl RuleSink) {
         let sure = self.certainty.min(HISTORY);
-        let [_, peer] = self.both(by);
+        let [me, peer] = self.both(by);
         peer.granted_total += u64::from(data.credits_granted);
         if let Seen::Known(held) = &mut peer.credits {
             *held += i64::from(data.credits_granted);
@@ -1113,6 +1116,8 @@ impl Link {
         }
         if data.credits_granted > 0 && peer.blocked_since.is_some() && peer.granted_since.is_none() {
             peer.granted_since = Some(at);
+            let asked = u64::from(data.data_length > 0 && data.remaining_data_length == 0);
+            peer.owed_before = me.whole.saturating_sub(asked) > peer.whole;
         }
     }
 
@@ -1992,6 +1997,20 @@ mod tests {
         };
         assert_eq!([stalls(1, STALL_RELEASE, 10), stalls(2, STALL_RELEASE, 10)], [0, 4]);
         assert_eq!(stalls(2, STALL_RELEASE, STALL_RELEASE - 2 * STALL_LEAST), 1, "all but the first wait are short");
+        // a server that the next request brings credits had nothing to send before it; one with an older request had
+        let answers = |asked_before: bool| {
+            let (mut link, mut judged) = established();
+            (0..10).for_each(|_| link.data(time(0), CLIENT, &data(8, 0, 1), 32, true, &mut judged));
+            (0..9).for_each(|_| link.data(time(1), SERVER, &data(8, 0, 9), 32, true, &mut judged));
+            if !asked_before {
+                link.data(time(1), SERVER, &data(8, 0, 9), 32, true, &mut judged);
+            }
+            let held = link.side(SERVER).blocked_since;
+            link.data(time(STALL_RELEASE), CLIENT, &data(8, 0, 1), 32, true, &mut judged);
+            link.data(time(STALL_RELEASE + 10), SERVER, &data(8, 0, 9), 32, true, &mut judged);
+            (held.is_some(), link.side(SERVER).stalls)
+        };
+        assert_eq!([answers(false), answers(true)], [(true, 0), (true, 1)]);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub fn text(report: &Report) -> Option<String> {
         String::new()
     };
     let waited = format!("{}{open}", duration(answer.waited));
+    // what held up those that were not answered, nobody knows
+    let of_whom = if is_much { ", of those that were answered" } else { "" };
     let late = answer.late_clients().map_or(String::new(), |(n, mean)| {
         let packets = count(n, unit);
         format!(
@@ -34,7 +36,9 @@ pub fn text(report: &Report) -> Option<String> {
         )
     });
     let Some(main) = answer.main() else {
-        return Some(format!("Requests waited {waited} in all: {}.{}{late}", owners(&answer.time), way(&answer)));
+        let owners = owners(&answer.time);
+        let by_owner = if is_much { format!(". By owner{of_whom}: {owners}") } else { format!(": {owners}") };
+        return Some(format!("Requests waited {waited} in all{by_owner}.{}{late}", way(&answer)));
     };
     let (cost, part) = (duration(main.cost), share(main.cost, answer.waited));
     // where as many packets came late, it may have been these that were sent again
@@ -57,7 +61,7 @@ pub fn text(report: &Report) -> Option<String> {
         text.push_str(&format!(" Without {it} {which} would be {without}, not {with}."));
     }
     if main.cost.saturating_mul(20) < answer.waited {
-        text.push_str(&format!(" By owner: {}.{}", owners(&answer.time), way(&answer)));
+        text.push_str(&format!(" By owner{of_whom}: {}.{}", owners(&answer.time), way(&answer)));
     } else if let Some((owner, part)) = answer.time.largest().filter(|(owner, _)| *owner != main.kind.owner()) {
         text.push_str(&format!(
             " Most of the time, {}, was {}.{}",

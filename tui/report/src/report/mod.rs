@@ -421,7 +421,10 @@ impl ReportData {
     /// The gravest of these, and of the connections that failed because of them: a failure that is no guess is an error.
     pub fn worst(&self) -> Option<Severity> {
         let is_fatal = |e: &Entry<'_>| e.fatal.as_ref().is_some_and(|f| f.outcome.certainty > Certainty::Guess);
-        self.entries().iter().map(|e| if is_fatal(e) { Severity::Error } else { e.severity }).max()
+        let findings = self.entries().iter().map(|e| if is_fatal(e) { Severity::Error } else { e.severity }).max();
+        let is_failed = |o: &Outcome| o.failed() && o.certainty > Certainty::Guess;
+        let failed = self.report.connections.iter().filter_map(|c| c.outcome.as_ref()).any(is_failed);
+        findings.max(failed.then_some(Severity::Error))
     }
 
     /// True if every input was read to its end.
@@ -771,7 +774,8 @@ pub fn last_words(connection: &Connection, detail: &Detail) -> Option<String> {
         (Some(at), _) => text.push_str(&format!("was answered (frame {})", grouped(at.frame))),
     }
     let mut before = last.reply.unwrap_or(last.request);
-    if sealed > 0 {
+    let newest = connection.smb.sealed.iter().filter_map(|(_, at)| *at).max();
+    if sealed > 0 && newest.is_none_or(|newest| newest > before) {
         let of = |end: usize| match connection.smb.sealed[end] {
             (0, _) => format!("nothing whole from the {}", side(end)),
             (n, at) => {
