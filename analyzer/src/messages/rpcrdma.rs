@@ -1331,7 +1331,7 @@ mod tests {
             layer.reply(1, grants[0], NO_CHUNKS);
             (2..2 + calls).for_each(|xid| layer.call(xid, NO_CHUNKS));
             layer.reply(2, grants[1], NO_CHUNKS);
-            let side = layer.rpc.summary()[C.index()].clone();
+            let side = layer.rpc.summary()[C.index()];
             (side.held_min, side.held_last)
         };
         assert_eq!(held([4, 64], 4), (Some(0), Some(61)), "the grant rises at the end");

@@ -1554,7 +1554,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                     let ends = |name: &str| matches!(name, "LOGOFF" | "DESTROY_SESSION" | "DESTROY_CLIENTID");
                     c.commands.iter().any(|row| ends(row.name) && row.count > row.errors + row.unanswered)
                 };
-                if used.iter().all(|c| in_order(c))
+                if used.iter().all(in_order)
                     && let Some(draft) = self.drafts.last_mut()
                 {
                     draft.why = Some("The client ended its session, as by an unmount, and used TCP from then on");
