@@ -164,7 +164,7 @@ object! {
         undecoded: u64,
         /// Frames that the capture cut short.
         cut: u64,
-        /// Packets that were on the wire but not in the capture, by their sequence numbers.
+        /// Packets that were on the wire but not in the capture, by their sequence numbers; of TCP, one for each gap.
         lost_by_capture: u64,
         /// Frames that the capturing machine reports as lost.
         dropped_while_capturing: u64,
