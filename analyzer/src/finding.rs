@@ -465,8 +465,7 @@ impl Findings {
 
     /// Makes findings in possibly damaged frames guesses, even if the frame alone breaks the rule.
     pub fn weaken_bytes(&mut self, connection: u32, rule: Rule, by: Blame) {
-        let is_it = |f: &&mut Finding| (f.connection, f.rule, f.by) == (Some(connection), rule, by);
-        self.kept.iter_mut().filter(is_it).for_each(|finding| finding.certainty = Certainty::Guess);
+        self.doubt(|f| (f.connection, f.rule, f.by) == (Some(connection), rule, by));
     }
 
     /// Takes over the occurrences that `other` counted and did not keep: these are its findings, merged again.

@@ -130,20 +130,12 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     // an announcement that does not come true
     (Rule::SmbdFragRemaining, Relation::After, &[Rule::BugKsmbdSealedLength, Rule::SmbdFragTooBig]),
     // bytes that went elsewhere are missing where they belong
-    (
-        Rule::RdmaLength,
-        Relation::After,
-        &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds, Rule::RdmaKeyDirection, Rule::RdmaKeyStale],
-    ),
+    (Rule::RdmaLength, Relation::After, ELSEWHERE),
     (Rule::RdmaLength, Relation::After, &[Rule::BugCve202664268, Rule::RcLength]),
     // what comes behind the reply is not there when the reply says so
     (Rule::RdmaLength, Relation::Ahead, &[Rule::RdmaOrder]),
     (Rule::RpcrdmaChunkLength, Relation::Ahead, &[Rule::RdmaOrder]),
-    (
-        Rule::RpcrdmaChunkLength,
-        Relation::After,
-        &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds, Rule::RdmaKeyDirection, Rule::RdmaKeyStale],
-    ),
+    (Rule::RpcrdmaChunkLength, Relation::After, ELSEWHERE),
     (
         Rule::RdmaKeyLeak,
         Relation::After,
@@ -164,6 +156,9 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     // a send without a credit finds no receive
     (Rule::RcRnr, Relation::After, &[Rule::SmbdCreditOverrun, Rule::RpcrdmaCreditOverrun]),
 ];
+
+/// Rules about accesses to memory that went elsewhere than they should.
+const ELSEWHERE: &[Rule] = &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds, Rule::RdmaKeyDirection, Rule::RdmaKeyStale];
 
 /// Rules about headers of RPC-over-RDMA, and about chunks, that their receiver refuses.
 const UNUSABLE: &[Rule] = &[

@@ -375,7 +375,7 @@ pub struct Command {
     pub errors: u64,
     /// Of those, without a reply.
     pub unanswered: u64,
-    /// Of these, those that the server had told to wait when their client closed the connection.
+    /// Of these, those that their client gave up itself: [`crate::exchange::Exchange::is_withdrawn`].
     pub withdrawn: u64,
     /// Payload bytes moved.
     pub bytes: u64,

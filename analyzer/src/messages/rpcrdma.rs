@@ -61,6 +61,9 @@ pub(crate) fn other_xid(cx: &mut FrameContext<'_>, by: End, rests: Rests, xid: u
     cx.env.findings.because(Rule::RpcrdmaXid, Some(cx.about.id), blame, cause);
 }
 
+/// Cause of calls that are sent again where that is forbidden.
+pub(crate) const IMPATIENT: &str = "A client of NFS 4 that does not wait for the reply";
+
 /// The region holds (part of) the call itself.
 const LONG_CALL: u32 = 1 << 31;
 /// The region is part of the reply chunk.
@@ -633,8 +636,7 @@ impl RpcRdma {
             } else if said.is_some_and(|said| said.is_once_only()) {
                 let text = format_args!("sent the call of XID {xid:#010x} again on the same connection");
                 cx.report(Rule::RpcrdmaXid, by, rests, text);
-                let (blame, why) = (cx.blame(by), Some("A client of NFS 4 that does not wait for the reply"));
-                cx.env.findings.because(Rule::RpcrdmaXid, Some(cx.about.id), blame, why);
+                cx.env.findings.because(Rule::RpcrdmaXid, Some(cx.about.id), cx.blame(by), Some(IMPATIENT));
             }
         }
         if self.was_answered(by, xid) {

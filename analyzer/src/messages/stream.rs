@@ -76,10 +76,9 @@ pub fn recognize(bytes: &[u8]) -> Kind {
     let call =
         kind == 0 && word(12) == Some(2) && word(16).is_some_and(|program| (100_000..0x6000_0000).contains(&program));
     let reply = kind == 1 && word(12).is_some_and(|state| state <= 1) && word(16).is_some_and(|flavor| flavor <= 7);
-    let is_whole = mark >> 31 == 1 && (24..MESSAGE_MAX as u32).contains(&length);
-    // the first of several fragments; of a reply, too little is known
-    let is_part = mark >> 31 == 0 && (24..MESSAGE_MAX as u32).contains(&length);
-    if is_whole && (call || reply) || is_part && call {
+    // the first of several fragments of a reply says too little
+    let is_whole = mark >> 31 == 1;
+    if (24..MESSAGE_MAX as u32).contains(&length) && (call || reply && is_whole) {
         return Kind::Rpc;
     }
     if bytes.len() < 20 { Kind::Undecided } else { Kind::Other }

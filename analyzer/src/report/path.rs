@@ -732,12 +732,12 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
         };
         // a client has an address for each of its cards, and some servers no GUID
         let is_same = |g: &Group<'_>| client_guids(g).any(|guid| client_guids(own).any(|one| one == guid));
-        let is_it = |(other, g): (usize, &Group<'_>)| {
-            let is_there = other != at && g.kind == Kind::Smb && g.servers.contains(&address);
+        let is_it = |other: &usize| {
+            let g = &groups[*other];
+            let is_there = *other != at && g.kind == Kind::Smb && g.servers.contains(&address);
             is_there && (g.client == own.client || is_near(g) || is_same(g))
         };
-        let others: Vec<usize> =
-            groups.iter().enumerate().filter(|(other, g)| is_it((*other, g))).map(|(other, _)| other).collect();
+        let others: Vec<usize> = (0..groups.len()).filter(is_it).collect();
         others.into_iter().for_each(|other| merge(&mut groups, at, other));
     }
     groups.retain(|g| !g.connections.is_empty() || !g.attempts.is_empty());
@@ -964,6 +964,13 @@ impl<'g, 'r> PathSteps<'g, 'r> {
 
     fn add(&mut self, step: Step, state: State, text: impl Into<String>, at: Option<At>) {
         self.drafts.push(Draft { rung: Rung { step, state, text: text.into(), at }, no: None, why: None });
+    }
+
+    /// Adds the cause of what the last rung says.
+    fn because(&mut self, why: &'static str) {
+        if let Some(draft) = self.drafts.last_mut() {
+            draft.why = Some(why);
+        }
     }
 
     fn no(&mut self, step: Step, text: impl Into<String>, at: Option<At>, why: (Rule, Blame, Certainty, String)) {
@@ -1554,10 +1561,8 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                     let ends = |name: &str| matches!(name, "LOGOFF" | "DESTROY_SESSION" | "DESTROY_CLIENTID");
                     c.commands.iter().any(|row| ends(row.name) && row.count > row.errors + row.unanswered)
                 };
-                if used.iter().all(in_order)
-                    && let Some(draft) = self.drafts.last_mut()
-                {
-                    draft.why = Some("The client ended its session, as by an unmount, and used TCP from then on");
+                if used.iter().all(in_order) {
+                    self.because("The client ended its session, as by an unmount, and used TCP from then on");
                 }
             }
             // a link that went down takes the end of its connections with it
@@ -1573,10 +1578,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                     Some(last),
                     (rule, Blame::Unknown, Certainty::Guess, text),
                 );
-                if let Some(draft) = self.drafts.last_mut() {
-                    draft.why =
-                        Some("The RDMA connection is idle, or its link is down: the capture does not show its end");
-                }
+                self.because("The RDMA connection is idle, or its link is down: the capture does not show its end");
             }
             _ => self.add(Step::Kept, State::Yes, "", None),
         }

@@ -7,7 +7,7 @@ use super::{Answers, EARLY, WAITS_FOR_DATA, is_unanswered};
 use crate::context::FrameContext;
 use crate::exchange::{DataPath, Descriptor, Exchange, Family, One, Status};
 use crate::finding::{Blame, Certainty, Rule};
-use crate::messages::rpcrdma::{Kind, RpcMessage, Said, other_xid};
+use crate::messages::rpcrdma::{IMPATIENT, Kind, RpcMessage, Said, other_xid};
 use crate::missed::Rests;
 use crate::notes::Layer;
 use crate::op::{At, End};
@@ -385,8 +385,7 @@ impl Rpc {
         } else if message.header.is_none() {
             let text = format_args!("sent {command} again after {waited} without a reply, on the same connection");
             cx.report(Rule::RpcRetransmit, message.by, rests, text);
-            let (blame, why) = (cx.blame(message.by), Some("A client of NFS 4 that does not wait for the reply"));
-            cx.env.findings.because(Rule::RpcRetransmit, Some(cx.about.id), blame, why);
+            cx.env.findings.because(Rule::RpcRetransmit, Some(cx.about.id), cx.blame(message.by), Some(IMPATIENT));
         }
         true
     }
@@ -719,11 +718,8 @@ impl Rpc {
                 let certainty = if waits_for_data { Certainty::Guess } else { cx.unanswered(exchange, caller, end) };
                 let text = format_args!("never answered {command}");
                 cx.report_as(exchange.request_end, Rule::RpcUnanswered, caller.peer(), certainty, text);
-                let why = match () {
-                    () if pending.memo.is_some_and(|memo| memo.is_callback()) => Some(CALLBACKS_STUCK),
-                    () if waits_for_data => Some(WAITS_FOR_DATA),
-                    () => None,
-                };
+                let is_callback = pending.memo.is_some_and(|memo| memo.is_callback());
+                let why = is_callback.then_some(CALLBACKS_STUCK).or(waits_for_data.then_some(WAITS_FOR_DATA));
                 cx.env.findings.because(Rule::RpcUnanswered, Some(cx.about.id), cx.blame(caller.peer()), why);
             }
             exchange.close(cx.about.retransmissions);
@@ -772,6 +768,7 @@ impl Rpc {
         self.messages = [self.messages[0] + from.messages[0], self.messages[1] + from.messages[1]];
         self.commands.absorb(&from.commands);
         self.nfs.join(&from.nfs);
+        self.has_worked |= from.has_worked;
         self.pending.extend(from.pending);
         self.by_exchange.extend(from.by_exchange);
     }

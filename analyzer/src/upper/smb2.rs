@@ -490,13 +490,12 @@ impl Smb2 {
                 payload.finish(&mut pending.exchange, length.into(), &mut cx.env.sink);
             }
             let exchange = &mut pending.exchange;
-            // one that the server told to wait may wait for a long time; who closes meanwhile waits no longer
-            let is_told = exchange.pending && closed.is_none_or(|closer| closer == Some(pending.by));
             // who mounts waits for nobody else, and who reads a file waits for so long at most
             let is_mount = stats::MOUNTS.contains(&exchange.command) || stats::AROUND.contains(&exchange.command);
             let is_patient = exchange.is_poll() || end.since(exchange.request) < PENDING_MAX && !is_mount;
-            let is_told = is_told && (closed.is_none() || is_patient);
-            exchange.is_withdrawn = is_told && closed.is_some();
+            // one that the server told to wait may wait for a long time; who closes meanwhile waits no longer
+            exchange.is_withdrawn = exchange.pending && is_patient && closed == Some(Some(pending.by));
+            let is_told = exchange.pending && closed.is_none() || exchange.is_withdrawn;
             let may_wait = may_wait(&pending.memo) || is_told;
             let closer = closed.flatten().filter(|closer| *closer != pending.by);
             self.smb.setup.obliged = self.smb.setup.obliged.or(closer.and_then(|_| self.obliges(&pending.memo)));
@@ -524,11 +523,7 @@ impl Smb2 {
         // the answer to one of SMB1 asks for one of SMB2
         let is_agreed = self.smb.dialect.is_some_and(|dialect| dialect != Dialect::WILDCARD.0);
         let is_second = memo.command == Command::NEGOTIATE && is_agreed;
-        match () {
-            () if is_second => Some(Obliged::SecondNegotiate),
-            () if memo.asked == validates => Some(Obliged::Validation),
-            () => None,
-        }
+        is_second.then_some(Obliged::SecondNegotiate).or((memo.asked == validates).then_some(Obliged::Validation))
     }
 
     /// A request that was answered lately, or not yet, and the number of its exchange.

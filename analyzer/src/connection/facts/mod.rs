@@ -74,8 +74,7 @@ impl Listener<'_> {
     fn lost(&mut self, at: At, gap: &Gap, unit: &'static str) {
         self.hole(gap, unit);
         if gap.receiver_had_them {
-            // how many packets bytes were in is not known: one at least
-            self.env.lost_by_capture += if unit == "packet" { u64::from(gap.count) } else { 1 };
+            self.env.lost_by_capture += self.packets(gap.count);
             self.connection.missed.lost(at.time, gap, unit);
         } else {
             let count = Many(gap.count.into(), unit);
@@ -88,9 +87,13 @@ impl Listener<'_> {
     #[cold]
     fn found(&mut self, by: End, count: u32) {
         let came = self.connection.missed.found(by, count);
+        self.env.lost_by_capture = self.env.lost_by_capture.saturating_sub(self.packets(came));
+    }
+
+    /// So many packets, or at least as many as so many bytes of TCP were in: one.
+    fn packets(&self, count: u32) -> u64 {
         let is_tcp = matches!(self.connection.transport, Some(Transport::Tcp | Transport::Iwarp));
-        let came = if is_tcp { came.min(1) } else { came };
-        self.env.lost_by_capture = self.env.lost_by_capture.saturating_sub(came.into());
+        if is_tcp { count.min(1).into() } else { count.into() }
     }
 
     /// Reports what the capture lost, if it did not come in the time by which the frames of a capture may be out of

@@ -418,10 +418,9 @@ impl ReportData {
         roots::roots(&self.report)
     }
 
-    /// The gravest of these, and of the connections that failed because of them: a failure that is no guess is an error.
+    /// The gravest of these; a connection that failed is an error, if that is no guess.
     pub fn worst(&self) -> Option<Severity> {
-        let is_fatal = |e: &Entry<'_>| e.fatal.as_ref().is_some_and(|f| f.outcome.certainty > Certainty::Guess);
-        let findings = self.entries().iter().map(|e| if is_fatal(e) { Severity::Error } else { e.severity }).max();
+        let findings = self.entries().iter().map(|e| e.severity).max();
         let is_failed = |o: &Outcome| o.failed() && o.certainty > Certainty::Guess;
         let failed = self.report.connections.iter().filter_map(|c| c.outcome.as_ref()).any(is_failed);
         findings.max(failed.then_some(Severity::Error))
