@@ -61,6 +61,8 @@ pub struct Commands {
     failures: Vec<Failures>,
     /// The first request of those that were not answered, and that must be.
     oldest_open: Option<At>,
+    /// Number of those of which the capture shows that they were not answered, and the first.
+    left: (u64, Option<At>),
     /// Those that count, the first of them.
     open: Vec<At>,
     time: Time,
@@ -181,6 +183,15 @@ impl Commands {
         }
     }
 
+    /// The same for one of which the capture shows that it was not answered: it has all that the peer sent since.
+    pub fn add_unanswered(&mut self, exchange: &Exchange) {
+        self.add(exchange);
+        if !may_wait(exchange.command) && !exchange.is_withdrawn {
+            self.left.0 += 1;
+            self.left.1 = Some(self.left.1.map_or(exchange.request, |at| at.min(exchange.request)));
+        }
+    }
+
     /// Adds the counts of another connection for a command.
     pub fn join(&mut self, command: &Command) {
         let row = self.row(command.name);
@@ -200,6 +211,7 @@ impl Commands {
         other.failures.iter().for_each(|failures| self.fail(*failures));
         self.time += &other.time;
         self.oldest_open = [self.oldest_open, other.oldest_open].into_iter().flatten().min();
+        self.left = (self.left.0 + other.left.0, [self.left.1, other.left.1].into_iter().flatten().min());
         let room = OPEN_MAX.saturating_sub(self.open.len());
         self.open.extend(other.open.iter().take(room));
     }
@@ -336,6 +348,11 @@ impl Commands {
         self.oldest_open
     }
 
+    /// Number of those of which the capture shows that they were not answered, and the first.
+    pub fn left(&self) -> (u64, Option<At>) {
+        self.left
+    }
+
     /// Requests that were not answered, and that must be. A compound counts once.
     pub fn open(&self) -> &[At] {
         &self.open
@@ -352,7 +369,7 @@ impl Commands {
     }
 }
 
-stored!(Commands { rows, long, failures, oldest_open, open, time });
+stored!(Commands { rows, long, failures, oldest_open, left, open, time });
 stored!(Long { command, latency, replier, reply, server, is_unheard, counts });
 
 #[cfg(test)]

@@ -477,14 +477,12 @@ impl Stoppable {
     fn new(mut inner: impl Read + Send + 'static, stop: Arc<AtomicBool>) -> Stoppable {
         let (give, chunks) = sync_channel(CHUNKS_AHEAD);
         std::thread::spawn(move || {
+            // a pipe gives a fraction of this at once, which alone is allocated
+            let mut room = vec![0; CHUNK];
             loop {
-                let mut chunk = vec![0; CHUNK];
-                let read = match inner.read(&mut chunk) {
+                let read = match inner.read(&mut room) {
                     Ok(0) => return,
-                    Ok(n) => {
-                        chunk.truncate(n);
-                        Ok(chunk)
-                    }
+                    Ok(n) => Ok(room[..n].to_vec()),
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                     Err(e) => Err(e),
                 };

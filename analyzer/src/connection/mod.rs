@@ -784,6 +784,7 @@ impl ConnectionState {
             dry: paired(client, messages.dry),
             refused: messages.refused,
             oldest_open: upper.commands.oldest_open(),
+            left: upper.commands.left(),
             broken_off: self.broken_off().map(|(by, at)| (by_role(by), at)),
             unheard: self.missed.is_one_sided(client) && self.ends[client.peer().index()].acked.0 == At::default(),
         };

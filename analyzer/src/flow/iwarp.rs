@@ -641,7 +641,7 @@ impl TcpFlow {
                 self.begins(at, by, seq, options, t, out);
             }
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
-            stream.fin(seq, &mut |e| follow.event(e));
+            stream.fin(at, seq, &mut |e| follow.event(e));
         }
     }
 
@@ -1031,7 +1031,7 @@ impl<T: Trace, S: FlowSink> Emitter<'_, T, S> {
                 self.fact(FlowFact::OutOfOrder { bytes });
             }
             Event::Conflict { bytes } => self.fact(FlowFact::Conflict { bytes }),
-            Event::Closed => self.fact(FlowFact::Closed),
+            Event::Closed { at } => self.out.fact(at, self.by, FlowFact::Closed),
         }
     }
 

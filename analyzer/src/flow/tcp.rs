@@ -59,7 +59,10 @@ pub enum Event<'a> {
         bytes: u32,
     },
     /// The sender has closed its direction, and all its bytes were reported.
-    Closed,
+    Closed {
+        /// The segment with its FIN, or the one that filled the last gap before that.
+        at: At,
+    },
 }
 
 /// Counters of one direction.
@@ -120,7 +123,8 @@ pub struct Stream {
     skipped: VecDeque<(u64, u64, i64)>,
     /// Some were skipped since the last segment.
     skips: bool,
-    fin: Option<u64>,
+    /// Position of the FIN, and its segment.
+    fin: Option<(u64, At)>,
     /// Sequence number of the first byte.
     first: u32,
     started: bool,
@@ -283,21 +287,33 @@ impl Stream {
             self.skip_acknowledged(emit);
             self.skips |= self.counts.gaps > gaps;
         }
+        if let Some((fin, at)) = self.fin.filter(|_| !self.closed) {
+            self.end_acknowledged(fin, at, emit);
+        }
+    }
+
+    /// The peer may have acknowledged the FIN, and with it all before it.
+    #[cold]
+    fn end_acknowledged(&mut self, fin: u64, at: At, emit: &mut impl FnMut(Event<'_>)) {
+        if self.acked > fin && self.next < fin {
+            self.skip_to(fin, true, emit);
+        }
+        self.close_if_done(at, emit);
     }
 
     /// No more bytes follow the byte before `seq`, the sequence number of the FIN.
-    pub fn fin(&mut self, seq: u32, emit: &mut impl FnMut(Event<'_>)) {
+    pub fn fin(&mut self, at: At, seq: u32, emit: &mut impl FnMut(Event<'_>)) {
         if !self.started {
             self.start(seq);
         }
-        self.fin = self.fin.or(Some(self.position(seq)));
-        self.close_if_done(emit);
+        self.fin = self.fin.or(Some((self.position(seq), at)));
+        self.close_if_done(at, emit);
     }
 
-    fn close_if_done(&mut self, emit: &mut impl FnMut(Event<'_>)) {
-        if !self.closed && self.fin.is_some_and(|fin| self.next >= fin) {
+    fn close_if_done(&mut self, at: At, emit: &mut impl FnMut(Event<'_>)) {
+        if !self.closed && self.fin.is_some_and(|(fin, _)| self.next >= fin) {
             self.closed = true;
-            emit(Event::Closed);
+            emit(Event::Closed { at });
         }
     }
 
@@ -336,7 +352,7 @@ impl Stream {
             self.data_slow(at, seq, bytes, length, limit, emit);
         }
         if self.fin.is_some() {
-            self.close_if_done(emit);
+            self.close_if_done(at, emit);
         }
     }
 
@@ -675,8 +691,21 @@ mod tests {
     #[test]
     fn a_fin_closes_when_all_came() {
         let mut tap = Tap::new(99);
-        tap.send(102, "cd").with(|s, _, _, mut emit| s.fin(104, &mut emit));
+        tap.send(102, "cd").with(|s, at, _, mut emit| s.fin(at, 104, &mut emit));
         tap.expect("", &[]).send(100, "ab").expect("abcd", &["Retransmission", "Closed"]);
+    }
+
+    #[test]
+    fn a_fin_that_is_acknowledged_closes_though_bytes_before_it_were_not_captured() {
+        let closed = |ack: u32| {
+            let mut tap = Tap::new(99);
+            tap.send(100, "ab").with(|s, at, _, mut emit| s.fin(at, 104, &mut emit));
+            tap.ack(ack);
+            (tap.received.clone(), tap.events.drain(..).collect::<Vec<_>>(), tap.stream.is_unseen())
+        };
+        // all but the FIN itself was received: it may come again, with the bytes before it
+        assert_eq!(closed(104), ("ab".into(), vec![], true));
+        assert_eq!(closed(105), ("ab__".into(), vec!["Gap".into(), "Closed".into()], false));
     }
 
     #[test]
@@ -685,7 +714,7 @@ mod tests {
             let mut tap = Tap::new(99);
             tap.send(100, "ab");
             if fin {
-                tap.with(|s, _, _, mut emit| s.fin(102, &mut emit));
+                tap.with(|s, at, _, mut emit| s.fin(at, 102, &mut emit));
             }
             tap.ack(ack).stream.is_unseen()
         };
@@ -918,7 +947,7 @@ mod tests {
                 let seq = if kind & 1 == 0 { u32::from(near) } else { seq };
                 tap.with(|s, at, limit, mut emit| match kind {
                     2 => s.acknowledged(seq, &mut emit),
-                    3 => s.fin(seq, &mut emit),
+                    3 => s.fin(at, seq, &mut emit),
                     _ => s.data(at, seq, &text.as_bytes()[..len], length, limit, &mut emit),
                 });
                 prop_assert!(tap.stream.held() <= tap.limit);

@@ -6,6 +6,7 @@ use crate::connection::facts::{self, Listener};
 use crate::op::{At, End};
 use crate::report;
 use crate::sink::Sink;
+use crate::summary::Transport;
 use alloc::vec::Vec;
 use hashbrown::HashSet;
 use rdmascope_dissector::trace::Off;
@@ -78,8 +79,10 @@ impl Pipeline<dyn Sink> {
         facts::add_losses(&gone.connection, &gone.flow.loss_view(), &mut |finding| self.env.findings.add(finding));
         self.unanswered_management(&gone.connection, again);
         let mut connection = gone.connection.summary();
-        // frames lost at the very end show nowhere: a capture that lost others may have lost these
-        connection.progress.missed |= self.env.has_lost();
+        // frames lost at the very end show nowhere, but for those of TCP, where the end itself is numbered: a capture
+        // that lost others may have lost these
+        let is_tcp = matches!(connection.transport, Some(Transport::Tcp | Transport::Iwarp));
+        connection.progress.missed |= self.env.has_lost() && !(is_tcp && connection.closed.is_some());
         crate::outcome::conclude(&mut connection, &mut self.env.findings, at);
         if self.done.len() >= self.env.options.report_max && !self.env.options.fold {
             self.done_dropped += 1;

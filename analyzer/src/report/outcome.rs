@@ -261,6 +261,8 @@ pub struct Facts {
     pub refused: bool,
     /// The first request of those that had no reply at the end.
     pub oldest_open: Option<At>,
+    /// Number of those of which the capture shows that they had none, whatever it missed before, and the first.
+    pub left: (u64, Option<At>),
     /// Why the server had to close the connection, if it had to.
     pub obliged: Option<Obliged>,
     /// True if it is one of SMB2 with no handle open: a reset at its end cost nothing.
@@ -325,6 +327,7 @@ impl Facts {
             dry: c.progress.dry,
             refused: c.progress.refused,
             oldest_open: c.progress.oldest_open,
+            left: c.progress.left,
             obliged: heard.obliged,
             is_done: is_smb && c.smb.handles == 0 && sealed == [0, 0],
             troubled: c.health.is_troubled(),
@@ -406,6 +409,7 @@ pub fn of(f: &Facts) -> Option<Outcome> {
     let waited = since(last.unwrap_or(f.first));
     let open = since(f.oldest_open.unwrap_or(f.end));
     let is_over = f.closed.is_some() || waited >= STUCK;
+    let is_packets = matches!(f.transport, Some(Transport::RoceV2 | Transport::Infiniband));
     let is_aborted = f.terminated || f.closed.is_some_and(|(_, reset)| reset) && reached > Stage::Asked;
     let mut fail = |ending: Ending, by: Option<usize>, waited: i64| {
         (outcome.ending, outcome.success, outcome.by, outcome.waited) = (ending, Success::No, by, waited);
@@ -458,6 +462,15 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         (outcome.certainty, outcome.at) = (Certainty::Guess, f.last);
         return Some(outcome);
     }
+    if !f.complete && f.closed.is_some() && f.left.0 > 0 {
+        // what was missed was missed before; of packets that come last, only TCP shows that none is missing
+        let open = since(f.left.1.unwrap_or(f.end));
+        fail(Ending::HungUp { requests: f.left.0 }, who_hung_up(f, closed_by, open), open);
+        if !is_packets {
+            outcome.certainty = Certainty::IfNothingWasMissed;
+        }
+        return Some(outcome);
+    }
     if !f.complete {
         // the missing step may have come before the capture, or was missed
         outcome.success = if reached >= Stage::Session { Success::Yes } else { Success::Unknown };
@@ -479,15 +492,8 @@ pub fn of(f: &Facts) -> Option<Outcome> {
             outcome.certainty = Certainty::Guess;
         }
     } else if f.closed.is_some() && f.unanswered > 0 {
-        // a side that closes at once is to blame; one that closes after a long wait was not answered
-        let by = match f.obliged.filter(|_| closed_by == Some(1)) {
-            Some(Obliged::SecondNegotiate) => Some(0),
-            Some(Obliged::Validation) => None,
-            None if closed_by == Some(0) && open >= PATIENCE => Some(1),
-            None => closed_by,
-        };
+        let by = who_hung_up(f, closed_by, open);
         fail(Ending::HungUp { requests: f.unanswered }, by, open);
-        let is_packets = matches!(f.transport, Some(Transport::RoceV2 | Transport::Infiniband));
         if is_packets && (f.troubled && (open < PATIENCE || by == closed_by) || closed_by == Some(1)) {
             // with packets lost and sent again, the capture may miss a reply: TCP would show that; a server that hangs
             // up late may have tried in vain to send it, and one that does so at once may have received something that
@@ -531,6 +537,17 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         outcome.certainty = Certainty::Guess;
     }
     Some(outcome)
+}
+
+/// The side to blame for a connection that was closed with requests open, the oldest for `open` ns: one that closes at
+/// once; one that closes after a long wait was not answered.
+fn who_hung_up(f: &Facts, closed_by: Option<usize>, open: i64) -> Option<usize> {
+    match f.obliged.filter(|_| closed_by == Some(1)) {
+        Some(Obliged::SecondNegotiate) => Some(0),
+        Some(Obliged::Validation) => None,
+        None if closed_by == Some(0) && open >= PATIENCE => Some(1),
+        None => closed_by,
+    }
 }
 
 /// Reports that SMB Direct was not established, and the side to blame.

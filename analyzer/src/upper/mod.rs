@@ -340,8 +340,13 @@ const WAITS_FOR_DATA: &str =
 /// True if a request without reply will not be answered any more: it was sent long ago, and nothing of the other
 /// direction was missed.
 fn is_unanswered(cx: &FrameContext<'_>, exchange: &Exchange, by: End, end: At) -> bool {
+    end.since(exchange.request) > UNANSWERED_AFTER && has_answers(cx, exchange, by)
+}
+
+/// True if the capture has all that the other end sent since a request of `by`.
+fn has_answers(cx: &FrameContext<'_>, exchange: &Exchange, by: End) -> bool {
     let rests = Rests::since(exchange.request).of(by.peer()).though_cut();
-    end.since(exchange.request) > UNANSWERED_AFTER && cx.missed.is_whole(rests) && !cx.missed.is_absent(by.peer())
+    cx.missed.is_whole(rests) && !cx.missed.is_absent(by.peer())
 }
 
 #[cfg(test)]

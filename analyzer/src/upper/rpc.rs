@@ -3,7 +3,7 @@
 
 use super::covered::Covered;
 use super::payload::Payload;
-use super::{Answers, EARLY, WAITS_FOR_DATA, is_unanswered};
+use super::{Answers, EARLY, WAITS_FOR_DATA, has_answers, is_unanswered};
 use crate::context::FrameContext;
 use crate::exchange::{DataPath, Descriptor, Exchange, Family, One, Status};
 use crate::finding::{Blame, Certainty, Rule};
@@ -723,7 +723,11 @@ impl Rpc {
                 cx.env.findings.because(Rule::RpcUnanswered, Some(cx.about.id), cx.blame(caller.peer()), why);
             }
             exchange.close(cx.about.retransmissions);
-            self.commands.add(exchange);
+            if is_call && !is_answered && has_answers(cx, exchange, caller) {
+                self.commands.add_unanswered(exchange);
+            } else {
+                self.commands.add(exchange);
+            }
             cx.env.complete(exchange);
         }
     }

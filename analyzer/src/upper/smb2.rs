@@ -9,7 +9,7 @@ use super::payload::Payload;
 use super::shape;
 use super::signing::{Setup, Signing};
 use super::unseal::Unseal;
-use super::{Answers, WAITS_FOR_DATA, is_unanswered};
+use super::{Answers, WAITS_FOR_DATA, has_answers, is_unanswered};
 use crate::context::FrameContext;
 use crate::credits::{charge_of, payload_of};
 use crate::env::{RELEASED_WITHIN, Release};
@@ -512,7 +512,11 @@ impl Smb2 {
                 cx.env.findings.because(Rule::Smb2Unanswered, Some(cx.about.id), blame, why);
             }
             exchange.close(cx.about.retransmissions);
-            self.commands.add(exchange);
+            if !may_wait && !is_answered && has_answers(cx, exchange, pending.by) {
+                self.commands.add_unanswered(exchange);
+            } else {
+                self.commands.add(exchange);
+            }
             cx.env.complete(exchange);
         }
     }

@@ -689,12 +689,13 @@ fn request<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ConnectRequest<'
     }
     t.info(format_args!("QP={:#08x} PSN={}", head.local_qpn, head.starting_psn));
     let (end, (addresses, private)) = match service_id.port() {
-        // services of the IP port spaces alone begin their private data with addresses
-        Some(_) => {
+        // services of the IP port spaces alone begin their private data with addresses; what the capture cut off there
+        // does not hide what stands before it
+        Some(_) if i.len() >= IP_CM_LEN => {
             let (rest, (addresses, private)) = scope(f::IP_CM, i, t, ip_cm)?;
             (rest, (addresses, private))
         }
-        None => {
+        _ => {
             let (rest, private) = rest(f::REQ_PRIVATE, i, t)?;
             (rest, (None, private))
         }
@@ -744,6 +745,9 @@ fn gid<'a, T: Trace>([v6, v4]: [Def; 2], i: &'a [u8], t: &mut T) -> PResult<'a, 
     }
     Ok((rest, gid))
 }
+
+/// Bytes of the RDMA-CM's own part of the private data of a Connect Request (IBA Vol 1, annex A11).
+const IP_CM_LEN: usize = 36;
 
 fn ip_cm<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (Option<Addresses>, &'a [u8])> {
     let (i, head) = IpCm::parse_flat(i, t)?;
