@@ -50,6 +50,11 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         self.entries.values().map(|(_, value)| value)
     }
 
+    /// Keeps only the entries whose values pass.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&V) -> bool) {
+        self.entries.retain(|_, (_, value)| keep(value));
+    }
+
     /// Takes an entry out.
     pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q)
     where

@@ -785,6 +785,7 @@ impl ConnectionState {
             refused: messages.refused,
             oldest_open: upper.commands.oldest_open(),
             left: upper.commands.left(),
+            unfinished: paired(client, messages.unfinished),
             broken_off: self.broken_off().map(|(by, at)| (by_role(by), at)),
             unheard: self.missed.is_one_sided(client) && self.ends[client.peer().index()].acked.0 == At::default(),
         };

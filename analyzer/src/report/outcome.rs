@@ -263,6 +263,10 @@ pub struct Facts {
     pub oldest_open: Option<At>,
     /// Number of those of which the capture shows that they had none, whatever it missed before, and the first.
     pub left: (u64, Option<At>),
+    /// True if a message of the client had begun at the end, and was not whole.
+    pub unfinished: bool,
+    /// Handles that were open at the end, where all of SMB2 could be read.
+    pub handles: u64,
     /// Why the server had to close the connection, if it had to.
     pub obliged: Option<Obliged>,
     /// True if it is one of SMB2 with no handle open: a reset at its end cost nothing.
@@ -328,11 +332,18 @@ impl Facts {
             refused: c.progress.refused,
             oldest_open: c.progress.oldest_open,
             left: c.progress.left,
+            unfinished: c.progress.unfinished[0] && reached_messages(c),
+            handles: if is_smb && sealed == [0, 0] { c.smb.handles } else { 0 },
             obliged: heard.obliged,
             is_done: is_smb && c.smb.handles == 0 && sealed == [0, 0],
             troubled: c.health.is_troubled(),
         }
     }
+}
+
+/// True if messages of the upper layer of a connection were understood.
+fn reached_messages(c: &Connection) -> bool {
+    c.commands.iter().any(|command| command.count > command.unanswered)
 }
 
 /// Requests of a command that were answered with success.
@@ -462,10 +473,11 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         (outcome.certainty, outcome.at) = (Certainty::Guess, f.last);
         return Some(outcome);
     }
-    if !f.complete && f.closed.is_some() && f.left.0 > 0 {
+    let half = u64::from(f.unfinished);
+    if !f.complete && f.closed.is_some() && f.left.0 + half > 0 {
         // what was missed was missed before; of packets that come last, only TCP shows that none is missing
-        let open = since(f.left.1.unwrap_or(f.end));
-        fail(Ending::HungUp { requests: f.left.0 }, who_hung_up(f, closed_by, open), open);
+        let open = since(f.left.1.or(last).unwrap_or(f.end));
+        fail(Ending::HungUp { requests: f.left.0 + half }, who_hung_up(f, closed_by, open), open);
         if !is_packets {
             outcome.certainty = Certainty::IfNothingWasMissed;
         }
@@ -491,9 +503,9 @@ pub fn of(f: &Facts) -> Option<Outcome> {
             // one message alone that grants nothing: a capture may have lost the next at its very end
             outcome.certainty = Certainty::Guess;
         }
-    } else if f.closed.is_some() && f.unanswered > 0 {
+    } else if f.closed.is_some() && f.unanswered + half > 0 {
         let by = who_hung_up(f, closed_by, open);
-        fail(Ending::HungUp { requests: f.unanswered }, by, open);
+        fail(Ending::HungUp { requests: f.unanswered + half }, by, open);
         if is_packets && (f.troubled && (open < PATIENCE || by == closed_by) || closed_by == Some(1)) {
             // with packets lost and sent again, the capture may miss a reply: TCP would show that; a server that hangs
             // up late may have tried in vain to send it, and one that does so at once may have received something that
@@ -521,6 +533,12 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         fail(Ending::NoNegotiation, closed_by, since(f.negotiation[1].unwrap_or(f.first)));
     } else if f.closed.is_some() && f.answered == 0 && f.sealed == [0, 0] && purpose != Purpose::Rdma {
         fail(Ending::NoAnswer, closed_by, waited);
+    } else if closed_by == Some(1) && f.handles > 0 && f.obliged.is_none() {
+        // no server closes a connection that it has files open on, if it does not have to
+        fail(Ending::Aborted, closed_by, 0);
+        if is_packets {
+            outcome.certainty = Certainty::Guess;
+        }
     } else if reached < Stage::Session && f.closed.is_none() {
         outcome.success = Success::Unknown;
     } else if f.closed.is_none() {
@@ -875,6 +893,11 @@ fn weaken_silence(connection: &Connection, findings: &mut Findings) {
     }
 }
 
+/// True if a connection was closed as one is: by a FIN or a DREQ.
+pub(crate) fn is_orderly(connection: &Connection) -> bool {
+    connection.progress.broken_off.is_none() && connection.closed.is_some_and(|(_, how, _)| how != "RST")
+}
+
 /// The rule of a failure that no other finding explains.
 fn own_rule(outcome: &Outcome, connection: &Connection) -> (Rule, Severity) {
     let is_tcp = connection.transport == Some(Transport::Tcp);
@@ -895,6 +918,7 @@ fn own_rule(outcome: &Outcome, connection: &Connection) -> (Rule, Severity) {
         }
         Ending::NoMount => (Rule::RpcError, Severity::Error),
         Ending::OutOfCredits { .. } => (Rule::SmbdCreditExhausted, Severity::Error),
+        Ending::Aborted if is_orderly(connection) => (Rule::CmDisconnect, Severity::Warn),
         Ending::Aborted => (Rule::TcpReset, Severity::Error),
         Ending::NoNegotiation
         | Ending::NoAnswer
@@ -978,6 +1002,9 @@ impl fmt::Display for Predicate<'_> {
             Ending::HungUp { requests } => {
                 let plural = if requests == 1 { "" } else { "s" };
                 write!(f, "left {requests} request{plural} unanswered for {waited}")
+            }
+            Ending::Aborted if is_orderly(self.connection) => {
+                write!(f, "ended the connection ({how}) in the middle of work")
             }
             Ending::Aborted => write!(f, "broke off the connection ({how})"),
             Ending::Open | Ending::Waiting { .. } | Ending::Closed => f.write_str("ended the connection"),

@@ -14,7 +14,7 @@
 
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
-use crate::outcome::{Ending, Outcome, Purpose, Success};
+use crate::outcome::{Ending, Outcome, Purpose, Success, is_orderly};
 use crate::report::{Connection, Handshake, Protocol, Report, Transport};
 use crate::rpcbind::Rpcbind;
 pub use crate::smb_setup::{Moved, SmbSetup};
@@ -596,7 +596,12 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
                 .iter()
                 .filter(shares)
                 .any(|other| other.first < o.at && other.closed.is_none_or(|(.., end)| end.time > o.at.time));
-            // a session that has another channel keeps its handles
+            // a session that has another channel keeps its handles, and may have closed them there
+            if goes_on && matches!(o.ending, Ending::Aborted) && is_orderly(c) {
+                let text = String::from("; its session went on over another connection");
+                all.push(LaterEvents { cause, connection: Some(c.id), replaced: true, text });
+                continue;
+            }
             if !goes_on {
                 let later: Vec<&Connection> = works.iter().copied().filter(|c| c.first > o.at).collect();
                 text.push_str(&handles(&c.smb.open, &later));
@@ -1427,10 +1432,18 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 let heard = reported.iter().any(|t| t.heard) || self.tcp.iter().find(is_heard).is_some();
                 let certainty = if heard { Certainty::IfNothingWasMissed } else { Certainty::Guess };
                 let n = reported.len();
+                let mut others: Vec<Addr> = reported.iter().map(|t| t.to).filter(|other| *other != to).collect();
+                others.sort_unstable();
+                others.dedup();
+                let to = match others.len() {
+                    0 => format!("{to} {ports}"),
+                    1 => format!("{to} and {}, {ports},", others[0]),
+                    more => format!("{to} and {more} more addresses, {ports},"),
+                };
                 let text = if n == 1 {
-                    format!("the RDMA connection request to {to} {ports} was never answered{rest}")
+                    format!("the RDMA connection request to {to} was never answered{rest}")
                 } else {
-                    format!("the {n} RDMA connection requests to {to} {ports} were never answered{rest}")
+                    format!("the {n} RDMA connection requests to {to} were never answered{rest}")
                 };
                 self.no(Step::Accepted, "no answer", at, (silent, Blame::Unknown, certainty, text));
             }
@@ -1474,12 +1487,37 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         }
     }
 
-    /// Adds the rung for READ and WRITE that let RDMA move their data.
+    /// Adds the rung for READ and WRITE that let RDMA move their data: all of them, or those of a session whose data it
+    /// does not move, if there is one.
     fn used(&mut self) {
         let direct: Vec<&'r Connection> =
             self.rdma.iter().copied().filter(|c| c.protocol == Protocol::SmbDirect).collect();
+        let is_inline = |c: &&&'r Connection| {
+            let [read, write] = &c.smb.setup.moved;
+            let is_large = read.inline_most.max(write.inline_most) >= SMALL;
+            read.by_rdma + write.by_rdma == 0 && read.inline + write.inline > 0 && is_large
+        };
+        // the channels of a session share its work
+        let of_one = direct.iter().filter(is_inline).map(|c| {
+            let shares = |other: &&&'r Connection| {
+                other.id == c.id || other.smb.sessions.iter().any(|id| c.smb.sessions.contains(id))
+            };
+            direct.iter().filter(shares).copied().collect::<Vec<_>>()
+        });
+        let uses =
+            |c: &&'r Connection| c.smb.setup.moved.iter().any(|m| m.by_rdma > 0) || c.rdma.reads + c.rdma.writes > 0;
+        let without: Vec<Vec<&'r Connection>> = of_one.filter(|session| !session.iter().any(uses)).collect();
+        let others = direct.iter().any(uses);
+        match without.into_iter().next().filter(|_| others) {
+            Some(session) => self.used_by(&session, true),
+            None => self.used_by(&direct, false),
+        }
+    }
+
+    /// The same for these connections: of one session, or of all.
+    fn used_by(&mut self, direct: &[&'r Connection], is_one: bool) {
         let mut moved = [Moved::default(); 2];
-        for c in &direct {
+        for c in direct {
             moved.iter_mut().zip(&c.smb.setup.moved).for_each(|(sum, m)| sum.join(m));
         }
         let mut detail: Vec<String> = Vec::new();
@@ -1516,8 +1554,12 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             (false, true) => ": the session is signed",
             (false, false) => "",
         };
+        let whose = match direct.first().filter(|_| is_one) {
+            Some(c) => format!(" of one session (connection {})", c.id),
+            None => String::new(),
+        };
         let text = format!(
-            "moves the data of {}, up to {} B each, in messages and not by RDMA{why}",
+            "moves the data of {}{whose}, up to {} B each, in messages and not by RDMA{why}",
             plural_io(inline),
             Grouped(most.into())
         );
@@ -1543,13 +1585,25 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         if used.is_empty() {
             return self.add(Step::Kept, State::NotSeen, "", None);
         }
-        let last = used.iter().map(|c| c.closed.map_or(c.last, |(.., at)| at)).max().unwrap_or_default();
+        let end = |c: &Connection| c.closed.map_or(c.last, |(.., at)| at);
+        let ended_before = |at: At| used.iter().copied().filter(move |c| end(c) < at);
+        // one that RDMA joins begins a session that has several channels
+        let is_alone = |c: &&Connection| {
+            ended_before(c.first).count() > 0 && !used.iter().any(|r| end(r) >= c.first && r.first <= end(c))
+        };
+        let later = self.tcp.iter().copied().filter(|c| has_session(c) && does_work(c)).find(is_alone);
+        let used: Vec<&'r Connection> = later.map_or(used.clone(), |c| ended_before(c.first).collect());
+        let last = used.iter().map(|c| end(c)).max().unwrap_or_default();
         let all_over = used.iter().all(|c| c.closed.is_some());
-        let later = self.tcp.iter().copied().find(|c| has_session(c) && c.first > last && does_work(c));
+        let back = later.and_then(|c| self.rdma.iter().find(|r| has_session(r) && r.first > end(c)));
+        let back = back.map_or(String::new(), |r| {
+            format!("; it came back to RDMA {} later (connection {})", Elapsed(r.first.since(last)), r.id)
+        });
         let name = self.group.kind.name();
         match later.map(|c| (c.id, c.first.time.saturating_sub(last.time))) {
             Some((id, _)) if all_over => {
-                let text = format!("{name} went on over TCP (connection {id}) after its RDMA connection had ended");
+                let text =
+                    format!("{name} went on over TCP (connection {id}) after its RDMA connection had ended{back}");
                 self.no(
                     Step::Kept,
                     "went on over TCP",
@@ -1569,7 +1623,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             Some((id, silent)) if silent >= SILENT => {
                 let text = format!(
                     "{name} went on over TCP (connection {id}); its RDMA connection had been silent for {} by then, \
-                        and stayed silent",
+                        and stayed silent{back}",
                     Elapsed(silent)
                 );
                 self.no(

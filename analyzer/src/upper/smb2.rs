@@ -197,7 +197,7 @@ pub(crate) struct Smb2 {
     by_exchange: HashMap<u64, u64>,
     /// The last exchange that was asked for by its number, and its message id: packets of one come in runs.
     last: (u64, u64),
-    files: Recent<FileId, Arc<str>>,
+    files: Recent<FileId, OpenFile>,
     /// Session and tree id of connections to named pipes.
     pipes: Recent<(u64, u32), ()>,
     /// By the message id of a CREATE: the file that it opened, for those behind it in its compound.
@@ -550,7 +550,14 @@ impl Smb2 {
     pub(crate) fn summary(&self) -> super::Summary {
         let mut smb = self.smb.clone();
         // if something was missed, it may have been a CLOSE
-        smb.open = self.files.values().filter(|_| !self.missed).filter(|name| !name.is_empty()).cloned().collect();
+        smb.open = self
+            .files
+            .values()
+            .filter(|_| !self.missed)
+            .map(|file| &file.name)
+            .filter(|name| !name.is_empty())
+            .cloned()
+            .collect();
         smb.open.sort_unstable();
         smb.handles = if self.missed { 0 } else { self.files.values().count() as u64 };
         super::Summary { smb, messages: self.messages, commands: self.commands.clone(), ..super::Summary::default() }
@@ -640,6 +647,15 @@ fn broken(cx: &mut FrameContext<'_>, client: End, at: At, wrong: MessageIdViolat
             cx.report_at(at, Rule::Smb2Credit, server, Rests::START, text);
         }
     }
+}
+
+/// A file that is open.
+#[derive(Clone, Debug)]
+struct OpenFile {
+    name: Arc<str>,
+    session: u64,
+    /// `None` if the reply does not say.
+    tree: Option<u32>,
 }
 
 /// True if a request may be without reply for as long as the connection lives.
@@ -858,10 +874,12 @@ impl Walk<'_, '_, '_> {
         if let Some(file) = pending.file_id.filter(|f| *f != FileId::PREVIOUS) {
             self.file = Some(file);
             self.create = None;
-            pending.exchange.file = self.smb2.files.get(&file).cloned();
+            pending.exchange.file = self.smb2.files.get(&file).map(|open| open.name.clone());
         } else if header.is_related() && pending.exchange.file.is_none() {
-            pending.exchange.file =
-                self.name.clone().or_else(|| self.file.and_then(|f| self.smb2.files.get(&f).cloned()));
+            pending.exchange.file = self
+                .name
+                .clone()
+                .or_else(|| self.file.and_then(|f| self.smb2.files.get(&f).map(|open| open.name.clone())));
         }
         if pending.file_id == Some(FileId::PREVIOUS) {
             pending.created_by = self.create;
@@ -1100,8 +1118,12 @@ impl Walk<'_, '_, '_> {
         match (header.command, &mut self.smb2.smb.setup) {
             (Command::SESSION_SETUP, heard) if !more => heard.set_up(answer, status.0),
             (Command::SESSION_SETUP, heard) => heard.is_begun = true,
-            // it closes all that the session had open (3.3.5.6)
-            (Command::LOGOFF, _) if !failed => self.smb2.files = Recent::default(),
+            // it closes all that the session had open (3.3.5.6), or had open through the tree connect (3.3.5.8)
+            (Command::LOGOFF, _) if !failed => self.smb2.files.retain(|open| open.session != header.session_id),
+            (Command::TREE_DISCONNECT, _) if !failed => {
+                let gone = (header.session_id, header.tree_id());
+                self.smb2.files.retain(|open| (open.session, open.tree) != gone && open.tree.is_some());
+            }
             (Command::IOCTL, heard) if pending.memo.asks_for_interfaces() => {
                 heard.answer(
                     answer,
@@ -1119,7 +1141,8 @@ impl Walk<'_, '_, '_> {
                     if !name.is_empty() && opened.len() < Smb::OPENED_MAX && !opened.contains(&name) {
                         opened.push(name.clone());
                     }
-                    self.smb2.files.insert(file, name, FILES_MAX);
+                    let open = OpenFile { name, session: header.session_id, tree: header.tree_id() };
+                    self.smb2.files.insert(file, open, FILES_MAX);
                     self.smb2.created.insert(header.message_id, file, CREATED_MAX);
                 }
             }
