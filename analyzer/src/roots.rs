@@ -88,11 +88,28 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
             Rule::SmbdDataLength,
             Rule::SmbdDataAlign,
             Rule::SmbdDataTooBig,
+            Rule::Smb2Malformed,
             Rule::RcOpcode,
+            Rule::BugRxe4c6f86d,
             Rule::DdpMsn,
+            Rule::DdpOverlap,
         ],
     ),
-    (Rule::RpcUnanswered, Relation::Answer, &[Rule::RpcrdmaXid, Rule::RcOpcode, Rule::DdpMsn]),
+    (
+        Rule::RpcUnanswered,
+        Relation::Answer,
+        &[
+            Rule::RpcrdmaXid,
+            Rule::RpcrdmaVersion,
+            Rule::RpcrdmaProc,
+            Rule::RpcrdmaMalformed,
+            Rule::RpcMalformed,
+            Rule::RcOpcode,
+            Rule::BugRxe4c6f86d,
+            Rule::DdpMsn,
+            Rule::DdpOverlap,
+        ],
+    ),
     // what the server makes of a request that cannot be read
     (
         Rule::Smb2Reply,
@@ -103,8 +120,14 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
             Rule::SmbdDataLength,
             Rule::SmbdDataTooBig,
             Rule::SmbdFragRemaining,
+            Rule::RcOpcode,
+            Rule::DdpMsn,
+            Rule::DdpOverlap,
         ],
     ),
+    (Rule::RpcrdmaXid, Relation::OfPeer, UNREADABLE_CALLS),
+    // a reply whose own fields contradict each other answers nothing
+    (Rule::Smb2Reply, Relation::Same, &[Rule::Smb2Malformed]),
     // what is refused every time fails every time
     (
         Rule::AllFailed,
@@ -194,7 +217,23 @@ const MISDESCRIBED: &[Rule] = &[
     Rule::RpcrdmaMalformed,
     Rule::RpcrdmaVersion,
     Rule::RpcrdmaProc,
+    Rule::RpcrdmaXid,
+    Rule::RpcrdmaChunkLength,
+    Rule::RcOpcode,
+    Rule::DdpMsn,
+    Rule::DdpOverlap,
     Rule::BugCve202689533,
+];
+
+/// Rules about calls that cannot be read, or not under the number that they have.
+const UNREADABLE_CALLS: &[Rule] = &[
+    Rule::RpcrdmaXid,
+    Rule::RpcrdmaVersion,
+    Rule::RpcrdmaProc,
+    Rule::RpcrdmaMalformed,
+    Rule::RcOpcode,
+    Rule::DdpMsn,
+    Rule::DdpOverlap,
 ];
 
 /// Rules about the fields of a negotiation.
@@ -356,11 +395,13 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
                         let is_soon = effect.last_time_ns.saturating_sub(cause.last_time_ns) <= ACCESS;
                         let is_before = cause.time_ns.saturating_sub(effect.time_ns) <= MESSAGE;
                         is_before
-                            && (cause.frame <= effect.frame || cause.by == effect.by)
+                            && (cause.frame <= effect.frame || cause.by == effect.by || is_seen_late(cause, effect))
                             && (is_soon || effect.count <= cause.count)
                     }
                     Relation::Answer => cause.frame >= effect.frame && effect.count <= cause.count,
-                    Relation::OfPeer => cause.by != effect.by && cause.frame <= effect.frame,
+                    Relation::OfPeer => {
+                        cause.by != effect.by && (cause.frame <= effect.frame || is_seen_late(cause, effect))
+                    }
                     Relation::Ahead => {
                         let is_soon = (0..=ACCESS).contains(&cause.time_ns.saturating_sub(effect.time_ns));
                         is_soon && cause.by == effect.by && effect.count <= cause.count
@@ -380,6 +421,11 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
         }
     }
     causes
+}
+
+/// True if what a message announces wrongly shows only with a later one, and this may have followed from it before.
+fn is_seen_late(cause: &Finding, effect: &Finding) -> bool {
+    cause.rule == Rule::SmbdFragRemaining && (0..=ACCESS).contains(&cause.time_ns.saturating_sub(effect.time_ns))
 }
 
 /// Findings by cause, the most important first.

@@ -1187,6 +1187,8 @@ struct Queue {
     known: bool,
     /// The number of its message is not the one that comes next: the receiver refuses it.
     refused: bool,
+    /// The number that the last message should have had: one wrong number makes those behind it no others.
+    instead_of: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -1403,7 +1405,14 @@ impl Half {
         let begins = b.offset == 0;
         let Some(queue) = self.queues.get_mut(b.queue as usize) else { return Some(begins) };
         let before = *queue;
-        *queue = Queue { msn: b.msn, offset: b.offset.wrapping_add(length), open: !last, known: true, refused: false };
+        *queue = Queue {
+            msn: b.msn,
+            offset: b.offset.wrapping_add(length),
+            open: !last,
+            known: true,
+            refused: false,
+            instead_of: None,
+        };
         if !before.known {
             return Some(begins);
         }
@@ -1411,7 +1420,7 @@ impl Half {
             if b.offset != before.offset {
                 emit(step(before.offset.into(), b.offset.into()));
             }
-            queue.refused = before.refused;
+            (queue.refused, queue.instead_of) = (before.refused, before.instead_of);
             return (!before.refused).then_some(begins);
         }
         let expected = before.msn.wrapping_add(1);
@@ -1419,8 +1428,10 @@ impl Half {
             // the rest of the message before did not come
             emit(FlowFact::SegmentHole { expected: before.offset.into(), got: b.offset.into() });
         }
-        if b.msn != expected {
+        let goes_on = before.instead_of.is_some_and(|number| b.msn == number || b.msn == number.wrapping_add(1));
+        if b.msn != expected && !goes_on {
             let got = b.msn;
+            queue.instead_of = Some(before.instead_of.unwrap_or(expected));
             if (b.msn.wrapping_sub(expected) as i32) > 0 {
                 emit(FlowFact::MsnGap { queue: b.queue, expected, got });
             } else {
@@ -1428,9 +1439,14 @@ impl Half {
                 // the count stays as it was
                 queue.msn = before.msn;
             }
+            let is_next = |other: &Queue| other.known && !other.open && other.msn.wrapping_add(1) == got;
+            if let Some(other) = self.queues.iter_mut().find(|other| is_next(other)) {
+                // it is of another queue
+                other.instead_of = Some(got);
+            }
             // who sends a Terminate takes nothing any more, whatever its number
             if b.queue != TERMINATES {
-                queue.refused = true;
+                self.queues[b.queue as usize].refused = true;
                 return None;
             }
         }
@@ -2422,6 +2438,15 @@ mod tests {
         assert_eq!(follow(&[whole, (0, 3, 0, 5, true), (0, 4, 0, 5, true)]), (true, vec![]));
         assert_eq!(follow(&[whole, (0, 1, 0, 5, true)]), (false, vec![("repeat", 2, 1)]), "refused");
         assert_eq!(follow(&[whole, (0, 1, 0, 5, true), (0, 2, 0, 5, true)]), (true, vec![]), "the count stays");
+        // one wrong number: those behind it are counted as if it had been right, or had not come
+        let outlier = (0, 80, 0, 5, true);
+        assert_eq!(follow(&[whole, outlier]), (false, vec![("gap", 2, 80)]));
+        assert_eq!(follow(&[whole, outlier, (0, 3, 0, 5, true)]), (true, vec![]));
+        assert_eq!(follow(&[whole, outlier, (0, 2, 0, 5, true), (0, 3, 0, 5, true)]), (true, vec![]));
+        assert_eq!(follow(&[whole, outlier, (0, 3, 0, 5, true), (0, 5, 0, 5, true)]), (false, vec![("gap", 4, 5)]));
+        assert_eq!(follow(&[whole, (0, 1, 0, 5, true), (0, 3, 0, 5, true)]), (true, vec![]));
+        assert_eq!(follow(&[whole, (1, 2, 0, 5, true)]), (false, vec![("gap", 1, 2)]), "another queue");
+        assert_eq!(follow(&[whole, (1, 2, 0, 5, true), (0, 3, 0, 5, true)]), (true, vec![]));
         // each queue by itself; one that does not exist is not followed
         assert_eq!(follow(&[whole, (1, 1, 0, 5, true)]), (true, vec![]));
         assert_eq!([follow(&[(4, 9, 0, 5, true)]), follow(&[(4, 9, 1, 5, true)])], [(true, vec![]), (false, vec![])]);

@@ -1030,7 +1030,8 @@ fn chunk_rules(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, is_whole
     }
     let written = header.writes.iter().chain(header.reply).flat_map(|chunk| chunk.segments());
     for Segment { offset, length, .. } in header.reads.iter().map(|s| s.segment()).chain(written) {
-        if offset.checked_add(length.into()).is_none() {
+        // the last byte may be the last there is
+        if offset.checked_add(u64::from(length).saturating_sub(1)).is_none() {
             cx.report(
                 Rule::BugCve202689533,
                 by,
