@@ -10,6 +10,7 @@
 
 use super::repair::TIMEOUT_LEAST;
 use crate::op::At;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
@@ -124,7 +125,7 @@ pub struct Stream {
     /// Some were skipped since the last segment.
     skips: bool,
     /// Position of the FIN, and its segment.
-    fin: Option<(u64, At)>,
+    fin: Option<Box<(u64, At)>>,
     /// Sequence number of the first byte.
     first: u32,
     started: bool,
@@ -287,14 +288,15 @@ impl Stream {
             self.skip_acknowledged(emit);
             self.skips |= self.counts.gaps > gaps;
         }
-        if let Some((fin, at)) = self.fin.filter(|_| !self.closed) {
-            self.end_acknowledged(fin, at, emit);
+        if self.fin.is_some() && !self.closed {
+            self.end_acknowledged(emit);
         }
     }
 
     /// The peer may have acknowledged the FIN, and with it all before it.
     #[cold]
-    fn end_acknowledged(&mut self, fin: u64, at: At, emit: &mut impl FnMut(Event<'_>)) {
+    fn end_acknowledged(&mut self, emit: &mut impl FnMut(Event<'_>)) {
+        let Some((fin, at)) = self.fin.as_deref().copied() else { return };
         if self.acked > fin && self.next < fin {
             self.skip_to(fin, true, emit);
         }
@@ -306,12 +308,13 @@ impl Stream {
         if !self.started {
             self.start(seq);
         }
-        self.fin = self.fin.or(Some((self.position(seq), at)));
+        let position = self.position(seq);
+        self.fin.get_or_insert_with(|| Box::new((position, at)));
         self.close_if_done(at, emit);
     }
 
     fn close_if_done(&mut self, at: At, emit: &mut impl FnMut(Event<'_>)) {
-        if !self.closed && self.fin.is_some_and(|(fin, _)| self.next >= fin) {
+        if !self.closed && self.fin.as_ref().is_some_and(|fin| self.next >= fin.0) {
             self.closed = true;
             emit(Event::Closed { at });
         }
