@@ -184,6 +184,8 @@ pub struct ConnectionState {
     settling: Settling,
     /// True if packets were followed that turned out to be damaged.
     pub(crate) followed_damaged: bool,
+    /// Retransmissions before those that may be the copies of a mirror.
+    pub(crate) before_copies: u64,
     /// True if no checksum shows that its current packet was undamaged.
     pub(crate) is_unchecked: bool,
     /// Bytes that its messages, memory and requests hold; true if the number may be out of date.
@@ -715,6 +717,14 @@ impl ConnectionState {
         if missed.is_found_late() {
             env.findings.weaken_bytes(*id, Rule::CaptureLoss, Blame::Capture);
         }
+    }
+
+    /// What seemed to be retransmitted of late were the copies of a mirror.
+    #[cold]
+    pub(crate) fn were_copies(&mut self) {
+        let copies = self.health.retransmissions.saturating_sub(self.before_copies);
+        self.health.retransmissions -= copies;
+        self.health.duplicates += copies;
     }
 
     /// True if a request was answered, so that the owners of requests' time are known.

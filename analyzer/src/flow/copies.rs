@@ -162,7 +162,12 @@ const DOUBLES_MANY: usize = 512;
 const DOUBLES_TIME: i64 = 25_000_000;
 /// Different packets that must have come twice.
 const DOUBLES_LEAST: usize = 4;
-/// Packets at the beginning of which one has its copy in the capture.
+/// The same of one direction, if the other one is not shown twice, or after another time.
+const ONE_WAY_LEAST: usize = 8;
+/// Times the distance of copies over which packets of one direction must have come twice then. A sender that goes back
+/// sends packets again of a time that is shorter than it took to notice.
+const ONE_WAY_SPAN: i64 = 4;
+/// Packets at the beginning of a direction of which one has its copy in the capture.
 const FIRST_FEW: usize = 4;
 /// Packets without their copies after which there is no mirror, unless there are more with them.
 const ALONE_MAX: usize = 4;
@@ -189,7 +194,8 @@ pub enum Shown {
 type Mark = (i64, End, [u32; 3]);
 
 /// Detects a connection that appears in the capture twice: each packet, handshake and acknowledgments too, comes again
-/// after the same time. Once that is known, copies are distinguished from retransmissions by their delay.
+/// after the same time. One direction may be shown twice alone, and where the captures of two points were joined, each
+/// has a distance of its own. Once that is known, copies are distinguished from retransmissions by their delay.
 #[derive(Clone, Debug, Default)]
 pub struct DoubleDetector {
     first: Vec<Mark>,
@@ -197,55 +203,73 @@ pub struct DoubleDetector {
     is_over: bool,
     /// Some of both directions came twice.
     are_some: bool,
-    /// Delay of the first copy in ns, if there may be a mirror.
-    suspect: Option<i64>,
-    mirror: Option<Box<Mirror>>,
+    /// It is known that there is a mirror, and not only suspected.
+    is_known: bool,
+    /// By direction, if it may be shown twice.
+    mirrors: [Option<Box<Mirror>>; 2],
 }
 
-/// A mirror that shows everything twice.
+/// A mirror that shows one direction twice.
 #[derive(Clone, Debug)]
 struct Mirror {
     /// Least and greatest delay of a copy, in ns.
     apart: (i64, i64),
-    /// Packets without their copies so far, in their order.
-    waiting: VecDeque<Mark>,
-    /// Copies by direction, and packets that had none.
-    pairs: [usize; 2],
+    /// Packets without their copies so far, in their order: time and contents.
+    waiting: VecDeque<(i64, [u32; 3])>,
+    /// Copies, and packets that had none.
+    pairs: usize,
     alone: usize,
+    /// Times of the first packet and the last that had a copy, in ns.
+    span: Option<(i64, i64)>,
 }
 
 impl Mirror {
     fn new(distance: i64) -> Self {
         let spread = SPREAD + distance / SPREAD_PART;
         let apart = (distance.saturating_sub(spread), distance.saturating_add(spread));
-        Self { apart, waiting: VecDeque::new(), pairs: [0; 2], alone: 0 }
+        Self { apart, waiting: VecDeque::new(), pairs: 0, alone: 0, span: None }
     }
 
     /// Takes the next packet. Returns true if it is the copy of an earlier one.
-    fn is_copy(&mut self, (time, by, contents): Mark) -> bool {
+    fn is_copy(&mut self, time: i64, contents: [u32; 3]) -> bool {
         let since = |before: i64| time.saturating_sub(before);
         // the copies of these were not captured
-        while self.waiting.front().is_some_and(|(before, ..)| since(*before) > self.apart.1) {
+        while self.waiting.front().is_some_and(|(before, _)| since(*before) > self.apart.1) {
             self.waiting.pop_front();
             self.alone += 1;
         }
-        let is_old = |(before, ..): &&Mark| since(*before) >= self.apart.0;
-        match self.waiting.iter().take_while(is_old).position(|(_, b, c)| (*b, *c) == (by, contents)) {
+        let is_old = |(before, _): &&(i64, [u32; 3])| since(*before) >= self.apart.0;
+        match self.waiting.iter().take_while(is_old).position(|(_, c)| *c == contents) {
             Some(place) => {
-                self.waiting.remove(place);
-                self.pairs[by.index()] += 1;
+                if let Some((before, _)) = self.waiting.remove(place) {
+                    self.span = Some((self.span.map_or(before, |(first, _)| first), before));
+                }
+                self.pairs += 1;
                 true
             }
             None => {
-                self.waiting.push_back((time, by, contents));
+                self.waiting.push_back((time, contents));
                 false
             }
         }
     }
 
+    /// True if it is one whatever is known of the other direction.
     fn is_sure(&self) -> bool {
-        let pairs = self.pairs[0] + self.pairs[1];
-        self.pairs[0] > 0 && self.pairs[1] > 0 && pairs >= DOUBLES_LEAST && self.alone * 8 <= pairs
+        let span = self.span.map_or(0, |(first, last)| last.saturating_sub(first));
+        self.pairs >= ONE_WAY_LEAST && self.alone * 8 <= self.pairs && span >= self.apart.1.saturating_mul(ONE_WAY_SPAN)
+    }
+
+    /// True if it is one because the other direction is shown twice, too, after the same time.
+    fn is_sure_with(&self, other: &Self) -> bool {
+        let (pairs, alone) = (self.pairs + other.pairs, self.alone + other.alone);
+        let is_same = self.apart.0 <= other.apart.1 && other.apart.0 <= self.apart.1;
+        is_same && self.pairs > 0 && other.pairs > 0 && pairs >= DOUBLES_LEAST && alone * 8 <= pairs
+    }
+
+    /// True if too many packets had no copy.
+    fn is_none(&self) -> bool {
+        self.alone >= ALONE_MAX + self.pairs / 2
     }
 }
 
@@ -259,37 +283,38 @@ impl DoubleDetector {
     #[cold]
     fn compare(&mut self, packet: Mark) -> Shown {
         let (time, by, contents) = packet;
-        if let Some(mirror) = &mut self.mirror {
+        if self.is_known {
+            let Some(mirror) = &mut self.mirrors[by.index()] else { return Shown::First };
             if mirror.waiting.len() >= WAITING_MAX {
                 // more of them than can be remembered
-                (self.mirror, self.is_over) = (None, true);
+                *self = Self { is_over: true, ..Self::default() };
                 return Shown::First;
             }
-            return if mirror.is_copy(packet) { Shown::Again } else { Shown::First };
+            return if mirror.is_copy(time, contents) { Shown::Again } else { Shown::First };
         }
-        self.first.push(packet);
-        if let Some(distance) = self.suspect {
-            let mirror = self.mirror_at(distance);
-            if mirror.is_sure() {
-                self.mirror = Some(Box::new(mirror));
-                (self.suspect, self.first) = (None, Vec::new());
+        let is_suspected = self.is_suspected();
+        if let Some(mirror) = &mut self.mirrors[by.index()] {
+            let is_copy = mirror.is_copy(time, contents);
+            if mirror.is_none() {
+                self.mirrors[by.index()] = None;
+            } else if is_copy && self.is_sure(time, by) {
+                (self.is_known, self.first) = (true, Vec::new());
                 return Shown::Mirrored;
             }
-            if mirror.alone >= ALONE_MAX + (mirror.pairs[0] + mirror.pairs[1]) / 2 {
-                self.suspect = None;
-            }
-        } else {
-            let before = &self.first[..(self.first.len() - 1).min(FIRST_FEW)];
-            if let Some((first, ..)) = before.iter().find(|(_, b, c)| (*b, *c) == (by, contents)) {
-                self.suspect = Some(time.saturating_sub(*first));
+        } else if let Some(mirror) = self.suspect(packet) {
+            self.mirrors[by.index()] = Some(Box::new(mirror));
+            // what is suspected of one direction goes back to before both
+            if !is_suspected {
+                self.first.push(packet);
                 return Shown::Suspect;
             }
         }
+        self.first.push(packet);
         let count = self.first.len();
         let age = self.first.first().map_or(0, |(first, ..)| time.saturating_sub(*first));
-        if count >= DOUBLES_MAX || count >= DOUBLES && age > DOUBLES_TIME && self.suspect.is_none() {
+        if count >= DOUBLES_MAX || count >= DOUBLES && age > DOUBLES_TIME && !self.is_suspected() {
             (self.are_some, self.is_over) = (self.are_some(), true);
-            self.first = Vec::new();
+            (self.first, self.mirrors) = (Vec::new(), [None, None]);
         } else if count == DOUBLES || count == DOUBLES_MANY {
             // at once, so that nothing is allocated for each packet
             self.first.reserve_exact(if count == DOUBLES { DOUBLES_MANY } else { DOUBLES_MAX } - count);
@@ -297,21 +322,44 @@ impl DoubleDetector {
         Shown::First
     }
 
-    /// State of a mirror whose copies come `distance` ns later, after the packets so far.
-    fn mirror_at(&self, distance: i64) -> Mirror {
-        let mut mirror = Mirror::new(distance);
-        self.first.iter().for_each(|packet| _ = mirror.is_copy(*packet));
-        mirror
+    fn is_suspected(&self) -> bool {
+        self.mirrors.iter().any(Option::is_some)
+    }
+
+    /// The mirror that shows a direction twice if this packet, which was not added yet, is the copy of one of its first.
+    fn suspect(&self, (time, by, contents): Mark) -> Option<Mirror> {
+        let mine = self.first.iter().filter(|(_, b, _)| *b == by);
+        let (first, ..) = mine.clone().take(FIRST_FEW).find(|(.., c)| *c == contents)?;
+        let mut mirror = Mirror::new(time.saturating_sub(*first));
+        mine.for_each(|(time, _, contents)| _ = mirror.is_copy(*time, *contents));
+        _ = mirror.is_copy(time, contents);
+        Some(mirror)
+    }
+
+    /// True if there is a mirror: of both directions, or of that of `by`, and the other one would have shown it by now.
+    fn is_sure(&self, time: i64, by: End) -> bool {
+        let Some(mine) = &self.mirrors[by.index()] else { return false };
+        match &self.mirrors[by.peer().index()] {
+            Some(other) => mine.is_sure_with(other) || mine.is_sure() && other.is_sure(),
+            None => {
+                let mut others = self.first.iter().filter(|(_, b, _)| *b != by);
+                let is_clear = match others.clone().nth(FIRST_FEW - 1) {
+                    Some((last, ..)) => time.saturating_sub(*last) > mine.apart.1.saturating_mul(2),
+                    None => others.next().is_none(),
+                };
+                mine.is_sure() && is_clear
+            }
+        }
     }
 
     /// True if copies are distinguished from retransmissions.
     pub fn are_known(&self) -> bool {
-        self.mirror.is_some()
+        self.is_known
     }
 
     /// True if so many packets of both directions came twice that a mirror may be the reason.
     pub fn are_some(&self) -> bool {
-        if self.is_over {
+        if self.is_over || self.is_known {
             return self.are_some;
         }
         let mut first = [(End::A, [0; 3]); DOUBLES];
@@ -544,17 +592,18 @@ mod tests {
     fn a_copy_comes_after_its_distance_more_or_less() {
         let mirror = |time: i64| {
             let mut mirror = Mirror::new(500_000);
-            assert!(!mirror.is_copy((0, End::A, [7; 3])));
-            (mirror.is_copy((time, End::A, [7; 3])), mirror.alone, mirror.pairs)
+            assert!(!mirror.is_copy(0, [7; 3]));
+            (mirror.is_copy(time, [7; 3]), mirror.alone, mirror.pairs)
         };
         let (least, most) = (500_000 - SPREAD - 500_000 / SPREAD_PART, 500_000 + SPREAD + 500_000 / SPREAD_PART);
-        assert_eq!([mirror(least - 1), mirror(least)], [(false, 0, [0, 0]), (true, 0, [1, 0])]);
-        assert_eq!([mirror(most), mirror(most + 1)], [(true, 0, [1, 0]), (false, 1, [0, 0])]);
+        assert_eq!([mirror(least - 1), mirror(least)], [(false, 0, 0), (true, 0, 1)]);
+        assert_eq!([mirror(most), mirror(most + 1)], [(true, 0, 1), (false, 1, 0)]);
     }
 
     #[test]
     fn a_mirror_is_sure_with_copies_of_both_directions_and_few_without() {
-        let is_sure = |pairs: [usize; 2], alone: usize| Mirror { pairs, alone, ..Mirror::new(1000) }.is_sure();
+        let with = |pairs: usize, alone: usize| Mirror { pairs, alone, ..Mirror::new(1000) };
+        let is_sure = |[a, b]: [usize; 2], alone: usize| with(a, alone).is_sure_with(&with(b, 0));
         assert_eq!(
             [is_sure([7, 1], 1), is_sure([1, 7], 1), is_sure([8, 0], 1), is_sure([0, 8], 1)],
             [true, true, false, false]
@@ -564,6 +613,45 @@ mod tests {
             [true, false, false, true]
         );
         assert_eq!([is_sure([DOUBLES_LEAST - 1, 1], 0), is_sure([DOUBLES_LEAST - 2, 1], 0)], [true, false]);
+        let apart = |distance: i64| with(4, 0).is_sure_with(&Mirror { pairs: 4, ..Mirror::new(distance) });
+        assert_eq!([apart(1000), apart(1_000_000)], [true, false]);
+    }
+
+    #[test]
+    fn a_direction_that_is_shown_twice_alone_is_so_for_longer_than_a_sender_goes_back() {
+        let is_sure = |pairs: usize, alone: usize, span: i64| {
+            Mirror { pairs, alone, span: Some((0, span)), ..Mirror::new(0) }.is_sure()
+        };
+        let enough = SPREAD * ONE_WAY_SPAN;
+        assert_eq!([is_sure(8, 1, enough), is_sure(8, 2, enough), is_sure(7, 0, enough)], [true, false, false]);
+        assert!(!is_sure(8, 0, enough - 1));
+        // packets of A, one in 100 us, those of B between them; copies after so many us
+        let talk = |packets: u32, apart: [Option<i64>; 2]| {
+            let mut all: Vec<(i64, End, u32)> = Vec::new();
+            for n in 0..packets {
+                let (time, by) = (i64::from(n) * 50, if n % 2 == 0 { End::A } else { End::B });
+                all.push((time, by, n));
+                all.extend(apart[by.index()].map(|apart| (time + apart, by, n)));
+            }
+            all.sort_unstable();
+            let mut doubles = DoubleDetector::default();
+            let shown: Vec<Shown> =
+                all.iter().map(|(us, by, n)| doubles.add(at(us * 1_000), *by, [*n, 0, 0])).collect();
+            let count = |which: Shown| shown.iter().filter(|shown| **shown == which).count();
+            (doubles.are_known(), count(Shown::Suspect), count(Shown::Again) > 20)
+        };
+        assert_eq!(talk(100, [Some(70), None]), (true, 1, true));
+        assert_eq!(talk(100, [None, Some(70)]), (true, 1, true));
+        assert_eq!(talk(200, [Some(370), Some(130)]), (true, 1, true), "two points, two clocks");
+        assert_eq!(talk(100, [Some(70), Some(70)]), (true, 1, true));
+        assert_eq!(talk(100, [None, None]), (false, 0, false));
+        // a sender that goes back once, over all that it had sent
+        let mut doubles = DoubleDetector::default();
+        let again = (0..40).map(|n| (500 + n, n)).chain((40..100).map(|n| (1_000 + n * 50, n)));
+        for (us, n) in (0..40).map(|n| (n, n)).chain(again) {
+            doubles.add(at(us * 1_000), End::A, [n as u32, 0, 0]);
+        }
+        assert!(!doubles.are_known());
     }
 
     /// Different packets that came at the beginning.
@@ -575,7 +663,8 @@ mod tests {
     fn how_long_copies_are_waited_for() {
         // the packet with which so many have come, so long after the first
         let is_over = |count: usize, time: i64, suspect: Option<i64>| {
-            let mut doubles = DoubleDetector { first: packets(count - 1), suspect, ..DoubleDetector::default() };
+            let mirrors = [None, suspect.map(|distance| Box::new(Mirror::new(distance)))];
+            let mut doubles = DoubleDetector { first: packets(count - 1), mirrors, ..DoubleDetector::default() };
             assert_eq!(doubles.add(at(time), End::A, [9; 3]), Shown::First);
             assert_eq!(doubles.first.is_empty(), doubles.is_over);
             doubles.is_over
@@ -594,32 +683,26 @@ mod tests {
 
     #[test]
     fn so_many_packets_without_a_copy_clear_the_suspect() {
-        let suspect = |count: usize| {
-            let mut doubles =
-                DoubleDetector { first: packets(count), suspect: Some(1000), ..DoubleDetector::default() };
-            doubles.add(at(1_000_000), End::A, [9; 3]);
-            doubles.suspect
-        };
-        assert_eq!([suspect(ALONE_MAX - 1), suspect(ALONE_MAX)], [Some(1000), None]);
+        let suspect = |alone: usize, pairs: usize| Mirror { pairs, alone, ..Mirror::new(1000) }.is_none();
+        assert_eq!([suspect(ALONE_MAX - 1, 0), suspect(ALONE_MAX, 0)], [false, true]);
         // one more for two that had theirs
-        let with_pairs = |count: usize| {
-            let mut first = packets(count);
-            let copies =
-                first[..2].iter().map(|(time, by, contents)| (time + 1000, *by, *contents)).collect::<Vec<_>>();
-            first.extend(copies);
-            let mut doubles = DoubleDetector { first, suspect: Some(1000), ..DoubleDetector::default() };
-            doubles.add(at(1_000_000), End::A, [9; 3]);
-            doubles.suspect
+        assert_eq!([suspect(ALONE_MAX, 2), suspect(ALONE_MAX + 1, 2)], [false, true]);
+        let mut doubles = DoubleDetector::default();
+        let mut add = |us: i64, n: u32| {
+            doubles.add(at(us * 1_000), End::A, [n, 0, 0]);
+            doubles.is_suspected()
         };
-        assert_eq!([with_pairs(2 + ALONE_MAX), with_pairs(3 + ALONE_MAX)], [Some(1000), None]);
+        assert_eq!([add(0, 1), add(500, 1), add(501, 2), add(502, 3), add(503, 4)], [false, true, true, true, true]);
+        assert_eq!([add(2_000, 5), add(2_001, 6)], [false, false]);
     }
 
     #[test]
     fn so_many_packets_wait_for_their_copies() {
         let is_known = |count: usize| {
-            let waiting = packets(count).into();
+            let waiting = packets(count).into_iter().map(|(time, _, contents)| (time, contents)).collect();
             let mut doubles = DoubleDetector {
-                mirror: Some(Box::new(Mirror { waiting, ..Mirror::new(1000) })),
+                is_known: true,
+                mirrors: [Some(Box::new(Mirror { waiting, ..Mirror::new(1000) })), None],
                 ..DoubleDetector::default()
             };
             assert_eq!(doubles.add(at(0), End::A, [9; 3]), Shown::First);

@@ -123,6 +123,10 @@ pub enum IbFact {
     },
     /// The supposed beginning of a recovery was none.
     NotRecovering,
+    /// From here on packets that seem to be retransmitted may be the copies of a mirror.
+    MayBeCopies,
+    /// They are.
+    WereCopies,
     /// A measured delay of this end's adapter.
     Measured(Measure),
     /// The shortest way from the capture point to this end and back so far, in ns.
@@ -701,9 +705,13 @@ impl IbFlow {
             Shown::First => return false,
             Shown::Suspect => {
                 self.suspect();
+                sink.fact(at, by, IbFact::MayBeCopies);
                 return false;
             }
-            Shown::Mirrored => self.forgive(at, sink),
+            Shown::Mirrored => {
+                self.forgive(at, sink);
+                sink.fact(at, by, IbFact::WereCopies);
+            }
             Shown::Again => {}
         }
         sink.fact(at, by, IbFact::Duplicate);

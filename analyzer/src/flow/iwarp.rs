@@ -210,6 +210,10 @@ pub enum FlowFact<'a> {
     Gap(Gap),
     /// The sender ends the connection with an error.
     Terminate(Terminate),
+    /// From here on segments that seem to be retransmitted may be the copies of a mirror.
+    MayBeCopies,
+    /// They are.
+    WereCopies,
     /// The sender has closed its direction. The first of the two ends the connection.
     Closed,
     /// A SYN began another connection with the same addresses and ports: all that was known is forgotten.
@@ -464,10 +468,14 @@ impl TcpFlow {
         let length = segment.payload_length << 8 | u32::from(segment.flags);
         match self.doubles.add(at, by, [segment.seq, segment.ack, length ^ u32::from(segment.ip_id) << 16]) {
             Shown::First => {}
-            Shown::Suspect => self.suspect(),
+            Shown::Suspect => {
+                self.suspect();
+                out.fact(at, by, FlowFact::MayBeCopies);
+            }
             shown @ (Shown::Mirrored | Shown::Again) => {
                 if shown == Shown::Mirrored {
                     self.forgive();
+                    out.fact(at, by, FlowFact::WereCopies);
                 }
                 t.info(format_args!("captured twice"));
                 return out.fact(at, by, FlowFact::Duplicate);

@@ -84,11 +84,6 @@ impl Pipeline<dyn Sink> {
         let mut volume = Volume::default();
         volume.0[end.index()] = u64::from(wire_len);
         s.connection.throughput.add(at.time, volume);
-        s.connection.network.segment(at, end, packet.carried.unwrap_or(wire_len), packet, segment);
-        if packet.ecn == 3 {
-            s.connection.trouble.add(at.time, Trouble::CONGESTION);
-            s.connection.health.ecn_marked += 1;
-        }
         if s.tags[end.index()].is_none() {
             s.tags[end.index()] = Some(Tag::of(packet));
         }
@@ -106,8 +101,16 @@ impl Pipeline<dyn Sink> {
         if listener.connection.missed.has_lost() {
             listener.settle(at.time);
         }
+        let copies = listener.connection.health.duplicates;
         flow.segment(at, end, segment, &self.tcp, t, &mut listener);
         let c = &mut s.connection;
+        if c.health.duplicates == copies {
+            c.network.segment(at, end, packet.carried.unwrap_or(wire_len), packet, segment);
+            if packet.ecn == 3 {
+                c.trouble.add(at.time, Trouble::CONGESTION);
+                c.health.ecn_marked += 1;
+            }
+        }
         if c.established().is_none() && c.transport == Some(Transport::Iwarp) && segment.payload_length > 0 {
             c.opening.spoke_otherwise |= c.roles.client() == Some(end.peer());
         }

@@ -168,6 +168,8 @@ impl IbSink for Listener<'_> {
                     format_args!("the same packet is in the capture twice"),
                 );
             }
+            IbFact::MayBeCopies => self.connection.before_copies = health.retransmissions,
+            IbFact::WereCopies => self.connection.were_copies(),
             IbFact::Misplaced => {
                 self.connection.is_out_of_order = true;
                 self.env.weaken(self.connection.id);

@@ -176,6 +176,8 @@ impl FlowSink for Listener<'_> {
                 self.env.frame.retransmission = true;
                 self.env.frame.copy_of = of;
             }
+            FlowFact::MayBeCopies => self.connection.before_copies = health.retransmissions,
+            FlowFact::WereCopies => self.connection.were_copies(),
             FlowFact::Misplaced | FlowFact::Over(Over::Misplaced) => {
                 self.connection.is_out_of_order = true;
                 self.env.weaken(self.connection.id);
