@@ -1497,10 +1497,12 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             let is_large = read.inline_most.max(write.inline_most) >= SMALL;
             read.by_rdma + write.by_rdma == 0 && read.inline + write.inline > 0 && is_large
         };
-        // the channels of a session share its work
+        // the channels of a session share its work; a server that was restarted gives the same ids again
+        let end = |c: &Connection| c.closed.map_or(c.last, |(.., at)| at);
         let of_one = direct.iter().filter(is_inline).map(|c| {
             let shares = |other: &&&'r Connection| {
-                other.id == c.id || other.smb.sessions.iter().any(|id| c.smb.sessions.contains(id))
+                let is_beside = other.first <= end(c) && c.first <= end(other);
+                other.id == c.id || is_beside && other.smb.sessions.iter().any(|id| c.smb.sessions.contains(id))
             };
             direct.iter().filter(shares).copied().collect::<Vec<_>>()
         });

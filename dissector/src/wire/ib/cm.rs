@@ -689,13 +689,14 @@ fn request<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ConnectRequest<'
     }
     t.info(format_args!("QP={:#08x} PSN={}", head.local_qpn, head.starting_psn));
     let (end, (addresses, private)) = match service_id.port() {
-        // services of the IP port spaces alone begin their private data with addresses; what the capture cut off there
-        // does not hide what stands before it
+        // services of the IP port spaces alone begin their private data with addresses
         Some(_) if i.len() >= IP_CM_LEN => {
             let (rest, (addresses, private)) = scope(f::IP_CM, i, t, ip_cm)?;
             (rest, (addresses, private))
         }
-        _ => {
+        // what the capture cut off there does not hide what stands before it
+        Some(_) => (rest(f::REQ_PRIVATE, i, t)?.0, (None, &[][..])),
+        None => {
             let (rest, private) = rest(f::REQ_PRIVATE, i, t)?;
             (rest, (None, private))
         }
@@ -854,6 +855,14 @@ mod tests {
         bytes[24 + 8..24 + 16].copy_from_slice(&[0x10, 0, 0, 0, 0, 0, 0, 5]);
         let (_, Some(CmMessage::Request(request))) = parse_mad(&bytes, &mut Off).unwrap() else { panic!() };
         assert_eq!((request.service_id.port(), request.addresses, request.private.len()), (None, None, 92));
+
+        // cut off within the addresses
+        let bytes = nfs_request();
+        let (_, Some(CmMessage::Request(request))) = parse_mad(&bytes[..24 + 140 + 30], &mut Off).unwrap() else {
+            panic!()
+        };
+        assert_eq!((request.local_comm_id, request.head.local_qpn), (0x1c34_83da, 0x11));
+        assert_eq!((request.addresses, request.rpc_rdma, request.private), (None, None, &[][..]));
 
         let mut bytes = nfs_request();
         bytes[24 + 141] = 0x60;
