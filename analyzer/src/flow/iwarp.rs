@@ -428,7 +428,9 @@ impl TcpFlow {
     #[cold]
     fn forgive(&mut self) {
         self.thrice = None;
-        (self.losses, self.repairs) = self.before_copies.take().map_or_else(Default::default, |before| *before);
+        let (losses, repairs) = self.before_copies.take().map_or_else(Default::default, |before| *before);
+        self.losses = losses;
+        self.repairs.iter_mut().zip(repairs).for_each(|(repair, before)| repair.forgive(before));
     }
 
     /// Total memory, in bytes.

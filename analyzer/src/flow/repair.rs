@@ -316,6 +316,23 @@ const fn before(a: u32, b: u32) -> bool {
 }
 
 impl Repair {
+    /// What seemed to be retransmitted since `before` were copies. Times that were measured meanwhile stay: nothing was
+    /// measured across a retransmission.
+    #[cold]
+    pub fn forgive(&mut self, before: Self) {
+        let now = core::mem::take(self);
+        *self = Self {
+            acked: now.acked,
+            newest: now.newest,
+            since_data: now.since_data,
+            delayed: now.delayed,
+            clock: now.clock,
+            peers_clock: now.peers_clock,
+            round_trip: now.round_trip,
+            ..before
+        };
+    }
+
     /// The sender sends a segment without data, which begins at `seq`. Data before that has left it. Before the last byte
     /// that was acknowledged it asks if its peer is there (RFC 9293 3.8.4).
     pub fn empty(&mut self, at: At, seq: u32, timestamp: Option<u32>) {
