@@ -580,7 +580,11 @@ pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
     } else if warnings > 0 {
         ("!", Tone::Warn, format!("No errors. {}.{noted}", count(warnings, "warning")))
     } else {
-        let (mark, text) = all_clear(&data.report, data.is_whole());
+        let (mark, text) = match &data.filter {
+            // what is wrong elsewhere is not in this report
+            Some(_) => ("–", "No problems found in what passes the filter.".to_owned()),
+            None => all_clear(&data.report, data.is_whole()),
+        };
         (mark, if mark == "✓" { Tone::Good } else { Tone::Strong }, format!("{text}{noted}"))
     };
     let unjudged = (unknown > 0 && failed == 0 && errors == 0).then(|| match all {
@@ -602,6 +606,9 @@ pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
             )
         }
     });
+    // without errors and warnings, the headline itself says so
+    let unread = Some(unread(&data.report)).filter(|n| *n > 0 && matches!(mark, "✗" | "!"));
+    let unjudged = unjudged.or(unread.map(|n| format!("{} could not be read (--keys).", count(n, "encrypted message"))));
     Headline { mark, tone, text, unjudged }
 }
 
