@@ -449,6 +449,7 @@ impl Memory {
             let state = region.state;
             if let State::Ended(end) | State::Invalidated(end) = state
                 && region.awaited
+                && !cx.env.frame.is_misplaced
                 && op.at.since(end) > BEHIND_MAX
             {
                 region.awaited = false;
@@ -508,6 +509,9 @@ impl Memory {
                 State::Ended(end) | State::Invalidated(end)
                     if op.verb == Verb::Write && op.at.since(end) < LATE && is_missing(&region) =>
                 {
+                    if cx.env.frame.is_misplaced {
+                        return;
+                    }
                     let text =
                         format_args!("wrote {length} bytes with key {key:#010x} after the reply that announces them");
                     cx.report(Rule::RdmaOrder, by, rests, text);

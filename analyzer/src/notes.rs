@@ -226,6 +226,8 @@ pub struct FrameNotes {
     pub copy_of: Option<u64>,
     /// True if it was damaged on the way, so that its receiver dropped it.
     pub is_damaged: bool,
+    /// True if it stands behind its place in the capture: what comes of it is not late.
+    pub is_misplaced: bool,
 }
 
 impl FrameNotes {
@@ -252,6 +254,7 @@ impl FrameNotes {
         self.retransmission = false;
         self.copy_of = None;
         self.is_damaged = false;
+        self.is_misplaced = false;
     }
 
     /// It was understood up to `layer`.

@@ -171,6 +171,7 @@ impl IbSink for Listener<'_> {
             IbFact::MayBeCopies => self.connection.before_copies = health.retransmissions,
             IbFact::WereCopies => self.connection.were_copies(),
             IbFact::Misplaced => {
+                self.env.frame.is_misplaced = true;
                 self.connection.is_out_of_order = true;
                 self.env.weaken(self.connection.id);
             }

@@ -179,6 +179,7 @@ impl FlowSink for Listener<'_> {
             FlowFact::MayBeCopies => self.connection.before_copies = health.retransmissions,
             FlowFact::WereCopies => self.connection.were_copies(),
             FlowFact::Misplaced | FlowFact::Over(Over::Misplaced) => {
+                self.env.frame.is_misplaced = true;
                 self.connection.is_out_of_order = true;
                 self.env.weaken(self.connection.id);
             }

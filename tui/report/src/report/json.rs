@@ -1605,7 +1605,7 @@ impl Root {
                 .map(|row| HardwareJson::of(&data.hardware, row, start))
                 .collect(),
             dropped: Dropped {
-                connections_not_reported: data.report.connections_dropped + data.forgotten("connections"),
+                connections_not_reported: data.report.connections_dropped.max(data.forgotten("connections")),
                 findings_not_reported: data.report.findings.dropped(),
                 rows_not_listed: data.details_dropped,
                 tables: Counted(capture.dropped.clone()),

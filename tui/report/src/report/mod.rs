@@ -440,8 +440,7 @@ impl ReportData {
         [of(|s| s == Success::No), of(|s| s == Success::Unknown), of(|_| true)]
     }
 
-    /// If connections or unfinished messages were dropped to stay within a limit: a message about it, with advice. All
-    /// counts are too low then.
+    /// If connections or unfinished messages were dropped to stay within a limit: a message about it, with advice.
     pub(crate) fn let_go(&self) -> Option<String> {
         let connections = match self.forgotten("connections") {
             0 => None,
@@ -450,8 +449,8 @@ impl ReportData {
         };
         let connections = connections.map(|who| {
             format!(
-                "{who} dropped to stay within a limit, so all counts are too low. --max-connections and --memory \
-                raise the limits."
+                "{who} dropped to stay within a limit: what each had open is lost, and one that goes on counts as \
+                another. --max-connections and --memory raise the limits."
             )
         });
         let messages = match self.forgotten("unfinished messages") {
@@ -645,7 +644,17 @@ pub fn sentence(entry: &Entry<'_>, data: &ReportData) -> String {
         return words::sentence(&entry.text());
     }
     let most = entry.findings.iter().rev().max_by_key(|f| (f.severity, f.certainty, f.count));
-    most.map(|f| data.report.sentence(f)).unwrap_or_default()
+    let Some(most) = most else { return String::new() };
+    let sentence = data.report.sentence(most);
+    // a sentence that counts what it is about counts that of one connection
+    let more = entry.count.saturating_sub(most.count);
+    match sentence.strip_suffix('.') {
+        Some(clause) if more > 0 && most.count > 0 && sentence.starts_with(&format!("{} ", grouped(most.count))) => {
+            let others = count((entry.connections.len() as u64).saturating_sub(1), "other connection");
+            format!("{clause}; {} more on {others}.", grouped(more))
+        }
+        _ => sentence,
+    }
 }
 
 /// Text on how far a finding can be trusted; empty if it is certain.
