@@ -492,7 +492,10 @@ impl Memory {
             return;
         };
         // the bytes that an invalidated key was for may be those that come now; then they are late, and not new
-        let is_missing = |region: &Region| matches!(region.state, State::Ended(_)) || region.used <= region.length;
+        let is_missing = |region: &Region| {
+            let may_be = matches!(region.state, State::Ended(_)) || region.used <= region.length;
+            may_be && region.holds(address, length.into())
+        };
         // a message that was missed may have advertised the key again
         let rests = Rests::since(region.advertised);
         match verdict {

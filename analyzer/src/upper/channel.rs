@@ -27,6 +27,11 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
+    /// True if the reply, as far as it is known, allows RDMA transforms.
+    fn may_transform(&self) -> bool {
+        self.dialect.is_none_or(|d| d == Dialect::SMB_3_1_1.0) && self.transforms != Some([false; 2])
+    }
+
     /// Content of a successful reply; `is_whole` if nothing of it was cut off.
     pub(crate) fn of(reply: &NegotiateResponse<'_>, is_whole: bool) -> Self {
         let ids =
@@ -74,6 +79,11 @@ pub(crate) fn check(
         emit(rule, format_args!("sent a {command} with the unknown Channel {channel:#010x}"));
         return false;
     }
+    let is_transform = info.channel == Channel::RDMA_TRANSFORM;
+    if is_transform && !agreed.may_transform() {
+        // what it has instead means nothing: see `check_transform`
+        return false;
+    }
     if is_cut && (!info.blob.inside || !info.is_whole()) {
         // the descriptors were cut off, too
         return false;
@@ -84,6 +94,8 @@ pub(crate) fn check(
     let wraps = info.descriptors().find(|d| d.offset.checked_add(u64::from(d.length).saturating_sub(1)).is_none());
     if !info.blob.inside {
         emit(rule, format_args!("points to {size} bytes of channel information at {offset}, outside the {command}"));
+    } else if is_transform && !info.is_whole() {
+        emit(rule, format_args!("sent {size} bytes with an RDMA transform in a {command} whose parts do not fit in it"));
     } else if !info.is_whole() || size == 0 {
         emit(rule, format_args!("sent {size} bytes of buffer descriptors in a {command}; each has 16"));
     } else if let Some(BufferDescriptorV1 { offset, length, .. }) = wraps {
@@ -102,11 +114,18 @@ pub(crate) fn check_transform(
     agreed: &Agreed,
     emit: &mut impl FnMut(Rule, fmt::Arguments<'_>),
 ) {
-    if let Some(dialect) = agreed.dialect.filter(|d| *d != Dialect::SMB_3_1_1.0) {
-        emit(Rule::Smb2TransformDialect, format_args!("sent an RDMA transform in dialect {dialect:#06x}"));
-    } else if agreed.transforms == Some([false; 2]) {
-        let text = format_args!("sent an RDMA transform; the NEGOTIATE reply agrees on none");
-        emit(Rule::Smb2TransformDialect, text);
+    if !agreed.may_transform() {
+        match agreed.dialect.filter(|d| *d != Dialect::SMB_3_1_1.0) {
+            Some(dialect) => {
+                emit(Rule::Smb2TransformDialect, format_args!("sent an RDMA transform in dialect {dialect:#06x}"))
+            }
+            None => {
+                let text = format_args!("sent an RDMA transform; the NEGOTIATE reply agrees on none");
+                emit(Rule::Smb2TransformDialect, text);
+            }
+        }
+        // its content is that of something else
+        return;
     }
     let Some(transform) = transform else {
         return emit(Rule::Smb2TransformBounds, format_args!("sent an RDMA transform that is too short"));
@@ -154,7 +173,9 @@ pub(crate) fn check_transform(
     if encrypts && signs {
         emit(Rule::Smb2TransformLengths, format_args!("asked for encryption and signing at once"));
     }
-    if count == 0 || seen != count {
+    if count == 0 {
+        emit(Rule::Smb2TransformCount, format_args!("sent an RDMA transform that announces none; it must have one"));
+    } else if seen != count {
         emit(Rule::Smb2TransformCount, format_args!("announced {count} transforms; {seen} follow"));
     }
     if transform.fixed.reserved1 != 0 || transform.fixed.reserved2 != 0 {

@@ -1536,7 +1536,7 @@ impl Session {
 object! {
     /// Numbers of items dropped because of limits.
     struct Dropped {
-        /// Connections that are in no list.
+        /// Connections that are in no list, or of which only a part is.
         connections_not_reported: u64,
         /// Findings that are in no list.
         findings_not_reported: u64,
