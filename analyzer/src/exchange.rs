@@ -438,9 +438,11 @@ impl Exchange {
         }
     }
 
-    /// It is complete; `retransmissions` packets of its connection have gone out again by now.
+    /// It is complete; `retransmissions` packets of its connection have gone out again by now: fewer than before, if some
+    /// turned out to be copies.
     pub(crate) fn close(&mut self, retransmissions: u64) {
-        self.retransmissions = (retransmissions as u32).wrapping_sub(self.retransmissions);
+        let more = (retransmissions as u32).wrapping_sub(self.retransmissions) as i32;
+        self.retransmissions = more.max(0) as u32;
     }
 
     /// The numbers of exchanges in it: its own, and that of the one it waited for.

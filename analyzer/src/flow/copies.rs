@@ -352,9 +352,9 @@ impl DoubleDetector {
         }
     }
 
-    /// True if copies are distinguished from retransmissions.
-    pub fn are_known(&self) -> bool {
-        self.is_known
+    /// By end: true if copies of its packets are distinguished from retransmissions.
+    pub fn known(&self) -> [bool; 2] {
+        [0, 1].map(|end| self.is_known && self.mirrors[end].is_some())
     }
 
     /// True if so many packets of both directions came twice that a mirror may be the reason.
@@ -529,14 +529,14 @@ mod tests {
             for (time, n) in packets {
                 doubles.add(At { frame: 1, time }, if n % 2 == 0 { End::A } else { End::B }, [n, 0, 0]);
             }
-            (doubles.are_some(), doubles.are_known())
+            (doubles.are_some(), doubles.is_known)
         };
         let is_known = |distances: &[i64]| talk(distances).1;
         assert_eq!(talk(&[500_000, 500_000]), (true, false), "some of both directions");
         assert!(is_known(&[500_000; 6]) && is_known(&[500_000; 200]));
         assert!(!is_known(&[500_000; 3]), "too few");
         assert!(!is_known(&[500_000, 500_000, 900_000, 500_000]), "timeouts");
-        assert!(!DoubleDetector::default().are_known() && !DoubleDetector::default().are_some());
+        assert!(!DoubleDetector::default().is_known && !DoubleDetector::default().are_some());
     }
 
     #[test]
@@ -561,7 +561,7 @@ mod tests {
             [Shown::First, Shown::First],
             "the copy of one was not captured"
         );
-        assert!(doubles.are_known());
+        assert!(doubles.is_known);
     }
 
     #[test]
@@ -638,7 +638,7 @@ mod tests {
             let shown: Vec<Shown> =
                 all.iter().map(|(us, by, n)| doubles.add(at(us * 1_000), *by, [*n, 0, 0])).collect();
             let count = |which: Shown| shown.iter().filter(|shown| **shown == which).count();
-            (doubles.are_known(), count(Shown::Suspect), count(Shown::Again) > 20)
+            (doubles.is_known, count(Shown::Suspect), count(Shown::Again) > 20)
         };
         assert_eq!(talk(100, [Some(70), None]), (true, 1, true));
         assert_eq!(talk(100, [None, Some(70)]), (true, 1, true));
@@ -651,7 +651,7 @@ mod tests {
         for (us, n) in (0..40).map(|n| (n, n)).chain(again) {
             doubles.add(at(us * 1_000), End::A, [n as u32, 0, 0]);
         }
-        assert!(!doubles.are_known());
+        assert!(!doubles.is_known);
     }
 
     /// Different packets that came at the beginning.
@@ -706,7 +706,7 @@ mod tests {
                 ..DoubleDetector::default()
             };
             assert_eq!(doubles.add(at(0), End::A, [9; 3]), Shown::First);
-            doubles.are_known()
+            doubles.is_known
         };
         assert_eq!([is_known(WAITING_MAX - 1), is_known(WAITING_MAX)], [true, false]);
     }

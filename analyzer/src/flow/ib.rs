@@ -832,7 +832,7 @@ impl IbFlow {
                 self.requests.map(|(_, again)| again),
                 tallied(thrice),
             ),
-            are_copies_known: self.doubles.are_known(),
+            copies_known: self.doubles.known(),
             thrice,
             may_be_mirrored: self.doubles.are_some()
                 || may_be_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again)),
@@ -2708,7 +2708,7 @@ mod tests {
             wire.after(MS).only(psn).after(5_000).only(psn);
             wire.after(MS).ack(psn).after(5_000).ack(psn);
         }
-        assert!(wire.flow.loss_view().are_copies_known);
+        assert!(wire.flow.loss_view().copies_known == [true; 2]);
         assert_eq!([MS, MS + 5_000, 3 * MS, 9 * MS].map(|after| cnp(&mut wire, after)), [false, true, false, false]);
     }
 

@@ -327,7 +327,7 @@ impl TcpFlow {
             good: self.checked_good,
             is_tcp: true,
             is_mirrored: is_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into()), tallied(thrice)),
-            are_copies_known: self.doubles.are_known(),
+            copies_known: self.doubles.known(),
             thrice,
             may_be_mirrored: self.doubles.are_some()
                 || may_be_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into())),

@@ -174,8 +174,8 @@ pub struct LossView<'f> {
     pub is_tcp: bool,
     /// True if a mirror shows everything twice: then a packet that appears again was not sent again.
     pub is_mirrored: bool,
-    /// True if the copies of that mirror were left out: then a packet that appears again was sent again.
-    pub are_copies_known: bool,
+    /// By sender: true if the copies of a mirror were left out: then a packet that appears again was sent again.
+    pub copies_known: [bool; 2],
     /// By sender: packets that appear for the third time or more, which a mirror alone does not explain.
     pub thrice: Option<&'f [Tally; 2]>,
     /// True if a mirror may show everything twice: then all of this is only a guess.

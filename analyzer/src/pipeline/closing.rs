@@ -3,6 +3,7 @@
 use super::Pipeline;
 use super::table::Flow;
 use crate::connection::facts::{self, Listener};
+use crate::finding::Rule;
 use crate::op::{At, End};
 use crate::report;
 use crate::sink::Sink;
@@ -76,7 +77,13 @@ impl Pipeline<dyn Sink> {
         }
         gone.connection.finish(&mut self.env, at, unseen);
         // the cost of losses is known now
-        facts::add_losses(&gone.connection, &gone.flow.loss_view(), &mut |finding| self.env.findings.add(finding));
+        let view = gone.flow.loss_view();
+        if view.copies_known != [false; 2] {
+            // what was told of each until then is told of all at once
+            let id = Some(gone.connection.id);
+            self.env.findings.retain(|f| (f.rule, f.connection) != (Rule::RcDuplicate, id));
+        }
+        facts::add_losses(&gone.connection, &view, &mut |finding| self.env.findings.add(finding));
         self.unanswered_management(&gone.connection, again);
         let mut connection = gone.connection.summary();
         // frames lost at the very end show nowhere, but for those of TCP, where the end itself is numbered: a capture

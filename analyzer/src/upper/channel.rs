@@ -95,7 +95,10 @@ pub(crate) fn check(
     if !info.blob.inside {
         emit(rule, format_args!("points to {size} bytes of channel information at {offset}, outside the {command}"));
     } else if is_transform && !info.is_whole() {
-        emit(rule, format_args!("sent {size} bytes with an RDMA transform in a {command} whose parts do not fit in it"));
+        emit(
+            rule,
+            format_args!("sent {size} bytes with an RDMA transform in a {command} whose parts do not fit in it"),
+        );
     } else if !info.is_whole() || size == 0 {
         emit(rule, format_args!("sent {size} bytes of buffer descriptors in a {command}; each has 16"));
     } else if let Some(BufferDescriptorV1 { offset, length, .. }) = wraps {

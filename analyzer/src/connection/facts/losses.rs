@@ -12,6 +12,7 @@ use crate::messages::smbd::link;
 use crate::op::{At, End};
 use crate::stats::{FarLonger, Long, Usual, wait_of_timer};
 use crate::summary::Handshake;
+use alloc::format;
 use alloc::string::String;
 use core::fmt::{self, Write};
 use rdmascope_dissector::text::Elapsed as Milliseconds;
@@ -153,8 +154,8 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
         connection.health.is_troubled() || connection.missed.any() || losses().any(|(_, l)| is_disturbed(l));
     slow(connection, &far_longer, is_troubled, emit);
     late_responses(connection, is_troubled || losses().any(|(_, l)| l.damaged.any()), emit);
-    if flow.are_copies_known {
-        mirrored(connection, emit);
+    if flow.copies_known != [false; 2] {
+        mirrored(connection, flow.copies_known, emit);
     } else if flow.is_mirrored {
         damaged(connection, flow, losses(), rules, emit);
         // packets that a mirror shows twice were sent once
@@ -165,13 +166,13 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
         if flow.is_tcp {
             seem_lost(connection, losses(), rules, emit);
         }
-        return mirrored(connection, emit);
+        return mirrored(connection, [true; 2], emit);
     }
     let emit = &mut |finding: Finding| {
         // packets that appear again may be a mirror's
         let rests_on_copies = [rules.lost, rules.overtaken, rules.needless].contains(&finding.rule);
         let doubted = flow.may_be_mirrored
-            && !flow.are_copies_known
+            && flow.copies_known == [false; 2]
             && rests_on_copies
             && finding.certainty == Certainty::IfNothingWasMissed;
         emit(if doubted { Finding { certainty: Certainty::Guess, ..finding } } else { finding });
@@ -490,10 +491,18 @@ fn seem_lost<'s>(
     found.finish(rules.lost, Blame::Network, Certainty::Guess, emit);
 }
 
-fn mirrored(connection: &ConnectionState, emit: &mut impl FnMut(Finding)) {
+/// Reports that all packets of these ends are in the capture twice.
+fn mirrored(connection: &ConnectionState, ends: [bool; 2], emit: &mut impl FnMut(Finding)) {
     let At { frame, time } = connection.first;
     let site = Site { connection: Some(connection.id), frame, time_ns: time };
-    let text = "every packet is in the capture twice: a mirror shows it on two ports, or there were two capture points";
+    let way = match ends {
+        [true, false] => format!(" {}", Direction(connection, End::A)),
+        [false, true] => format!(" {}", Direction(connection, End::B)),
+        _ => String::new(),
+    };
+    let text = format!(
+        "every packet{way} is in the capture twice: a mirror shows it on two ports, or there were two capture points"
+    );
     emit(Finding::new(Rule::RcDuplicate, Blame::Capture, site, Certainty::IfNothingWasMissed, text));
 }
 

@@ -607,7 +607,8 @@ pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
     });
     // without errors and warnings, the headline itself says so
     let unread = Some(unread(&data.report)).filter(|n| *n > 0 && matches!(mark, "✗" | "!"));
-    let unjudged = unjudged.or(unread.map(|n| format!("{} could not be read (--keys).", count(n, "encrypted message"))));
+    let unjudged =
+        unjudged.or(unread.map(|n| format!("{} could not be read (--keys).", count(n, "encrypted message"))));
     Headline { mark, tone, text, unjudged }
 }
 
