@@ -1001,6 +1001,13 @@ fn decode<T: Trace>(
         match (decoded.message, expected) {
             (Message::Call(call), MessageType::CALL) => pending.memo = Some(call.memo),
             (Message::Reply(reply), MessageType::REPLY) => {
+                if let (rpc::Outcome::Failed(state), Some(by)) = (reply.outcome, cx.sender)
+                    && state.0 > rpc::AcceptState::SYSTEM_ERR.0
+                {
+                    let (command, state) = (One(pending.exchange.command), state.0);
+                    let text = format_args!("answered {command} with accept_stat {state}, which is not defined");
+                    cx.report(Rule::RpcMalformed, by, Rests::FRAME, text);
+                }
                 if let Some(refused) = Status::of_refusal(reply.outcome) {
                     (pending.exchange.failed, pending.exchange.status) = (true, Some(refused));
                 }
