@@ -136,6 +136,13 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     ),
     // a client that was granted nothing has nothing to spend
     (Rule::Smb2Credit, Relation::OfPeer, &[Rule::Smb2Credit]),
+    // without markers, where they were agreed on, nothing is found where it should be
+    (Rule::MpaCrc, Relation::After, &[Rule::MpaMarker]),
+    (Rule::Smb2Unanswered, Relation::After, &[Rule::MpaMarker]),
+    (Rule::RpcUnanswered, Relation::After, &[Rule::MpaMarker]),
+    // credits of a negotiation that failed
+    (Rule::SmbdCreditOverrun, Relation::After, &[Rule::SmbdNegRspStatus]),
+    (Rule::SmbdCreditStarved, Relation::After, &[Rule::SmbdNegRspStatus]),
     // a limit below what is allowed cannot be kept
     (Rule::SmbdDataTooBig, Relation::OfPeer, &[Rule::SmbdNegReqRecvsize, Rule::SmbdNegRspRecvsize]),
     (Rule::SmbdFragTooBig, Relation::OfPeer, &[Rule::SmbdNegReqFragsize, Rule::SmbdNegRspFragsize]),
