@@ -176,6 +176,8 @@ const SPREAD: i64 = 2_000;
 const SPREAD_PART: i64 = 16;
 /// Packets that wait for their copies at most.
 const WAITING_MAX: usize = 4096;
+/// Packets that had their copies which are remembered while a mirror is suspected.
+const PAIRED: usize = 64;
 
 /// Classification of a packet with regard to mirrors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +218,9 @@ struct Mirror {
     apart: (i64, i64),
     /// Packets without their copies so far, in their order: time and contents.
     waiting: VecDeque<(i64, [u32; 3])>,
-    /// Copies, and packets that had none.
+    /// The last packets that had copies, until the mirror is known: it shows them no third time.
+    paired: VecDeque<[u32; 3]>,
+    /// Copies, and packets that had none, or more than one.
     pairs: usize,
     alone: usize,
     /// Times of the first packet and the last that had a copy, in ns.
@@ -227,7 +231,7 @@ impl Mirror {
     fn new(distance: i64) -> Self {
         let spread = SPREAD + distance / SPREAD_PART;
         let apart = (distance.saturating_sub(spread), distance.saturating_add(spread));
-        Self { apart, waiting: VecDeque::new(), pairs: 0, alone: 0, span: None }
+        Self { apart, waiting: VecDeque::new(), paired: VecDeque::new(), pairs: 0, alone: 0, span: None }
     }
 
     /// Takes the next packet. Returns true if it is the copy of an earlier one.
@@ -252,6 +256,20 @@ impl Mirror {
                 false
             }
         }
+    }
+
+    /// The same while it is not known if there is a mirror.
+    fn may_be_copy(&mut self, time: i64, contents: [u32; 3]) -> bool {
+        if self.is_copy(time, contents) {
+            if self.paired.len() >= PAIRED {
+                self.paired.pop_front();
+            }
+            self.paired.push_back(contents);
+            return true;
+        }
+        // a sender whose peer is gone sends the same again and again
+        self.alone += usize::from(self.paired.contains(&contents));
+        false
     }
 
     /// True if it is one whatever is known of the other direction.
@@ -294,11 +312,12 @@ impl DoubleDetector {
         }
         let is_suspected = self.is_suspected();
         if let Some(mirror) = &mut self.mirrors[by.index()] {
-            let is_copy = mirror.is_copy(time, contents);
+            let is_copy = mirror.may_be_copy(time, contents);
             if mirror.is_none() {
                 self.mirrors[by.index()] = None;
             } else if is_copy && self.is_sure(time, by) {
                 (self.is_known, self.first) = (true, Vec::new());
+                self.mirrors.iter_mut().flatten().for_each(|mirror| mirror.paired = VecDeque::new());
                 return Shown::Mirrored;
             }
         } else if let Some(mirror) = self.suspect(packet) {
@@ -331,8 +350,8 @@ impl DoubleDetector {
         let mine = self.first.iter().filter(|(_, b, _)| *b == by);
         let (first, ..) = mine.clone().take(FIRST_FEW).find(|(.., c)| *c == contents)?;
         let mut mirror = Mirror::new(time.saturating_sub(*first));
-        mine.for_each(|(time, _, contents)| _ = mirror.is_copy(*time, *contents));
-        _ = mirror.is_copy(time, contents);
+        mine.for_each(|(time, _, contents)| _ = mirror.may_be_copy(*time, *contents));
+        _ = mirror.may_be_copy(time, contents);
         Some(mirror)
     }
 
@@ -652,6 +671,12 @@ mod tests {
             doubles.add(at(us * 1_000), End::A, [n as u32, 0, 0]);
         }
         assert!(!doubles.is_known);
+        // and one whose peer is gone, with all that it has sent, every 500 us
+        let mut doubles = DoubleDetector::default();
+        for us in (0..20).flat_map(|time| (0..100).map(move |n| (time * 500 + n, n))) {
+            doubles.add(at(us.0 * 1_000), End::A, [us.1 as u32, 0, 0]);
+        }
+        assert!(!doubles.is_known);
     }
 
     /// Different packets that came at the beginning.
@@ -693,7 +718,7 @@ mod tests {
             doubles.is_suspected()
         };
         assert_eq!([add(0, 1), add(500, 1), add(501, 2), add(502, 3), add(503, 4)], [false, true, true, true, true]);
-        assert_eq!([add(2_000, 5), add(2_001, 6)], [false, false]);
+        assert_eq!([add(504, 5), add(2_000, 6)], [true, false]);
     }
 
     #[test]

@@ -1958,7 +1958,7 @@ mod tests {
         b.bytes[16] = 0x20;
         let mut talk = Talk::new();
         talk.both(&a, &b, 99).raw(End::B, 0, 0, RST, b"", 0, 0).raw(End::B, 0, 0, RST, b"", 0, 0);
-        assert_eq!(talk.seen.facts, ["MpaRequest", "MpaReply", "Reset"]);
+        assert_eq!(talk.seen.facts, ["MpaRequest", "MpaReply", "Reset", "MayBeCopies"]);
         assert_eq!(talk.flow.counts(End::B).resets, 2);
     }
 
@@ -2580,7 +2580,7 @@ mod tests {
             }
             prop_assert_eq!(&cut.seen.ops, &whole.seen.ops);
             prop_assert_eq!(cut.seen.bytes, whole.seen.bytes);
-            prop_assert!(cut.seen.facts.iter().all(|f| matches!(&f[..], "MpaRequest" | "MpaReply" | "Retransmission" | "OutOfOrder")));
+            prop_assert!(cut.seen.facts.iter().all(|f| matches!(&f[..], "MpaRequest" | "MpaReply" | "Retransmission" | "OutOfOrder" | "MayBeCopies" | "WereCopies" | "Duplicate")));
         }
 
         /// A capture that begins late or lacks a piece shows a part of what the whole one shows, except what it cannot
