@@ -1264,6 +1264,38 @@ mod tests {
     }
 
     #[test]
+    fn what_was_missed_before_does_not_excuse_who_hangs_up_with_requests_open() {
+        let open = |left: u64, transport| {
+            let left = (left, Some(at(9)));
+            let closed = Some((Some(1), false));
+            let facts = Facts { complete: false, unanswered: 5, left, closed, transport: Some(transport), ..well() };
+            let outcome = of(&facts).unwrap();
+            (outcome.ending, outcome.success, outcome.by, outcome.certainty)
+        };
+        let hung_up = (Ending::HungUp { requests: 2 }, Success::No, Some(1));
+        assert_eq!(open(2, Transport::Iwarp), (hung_up.0, hung_up.1, hung_up.2, Certainty::IfNothingWasMissed));
+        // the last packets of a queue pair may be missing without a trace
+        assert_eq!(open(2, Transport::RoceV2), (hung_up.0, hung_up.1, hung_up.2, Certainty::Guess));
+        assert_eq!(open(0, Transport::Iwarp).1, Success::Yes, "the capture may have missed the replies");
+    }
+
+    #[test]
+    fn half_a_request_is_one_that_is_open() {
+        let half = |by| shown(&Facts { unfinished: true, closed: Some((Some(by), false)), ..well() });
+        assert_eq!(half(1), (Stage::Work, Ending::HungUp { requests: 1 }, Success::No, Some(1)));
+        assert_eq!(half(0), (Stage::Work, Ending::HungUp { requests: 1 }, Success::No, Some(0)));
+        assert_eq!(shown(&Facts { unfinished: true, closed: None, ..well() }).2, Success::Yes);
+    }
+
+    #[test]
+    fn a_server_closes_nothing_that_has_files_open() {
+        let closed = |by, obliged| shown(&Facts { handles: 2, closed: Some((Some(by), false)), obliged, ..well() });
+        assert_eq!(closed(1, None), (Stage::Work, Ending::Aborted, Success::No, Some(1)));
+        assert_eq!(closed(0, None), (Stage::Work, Ending::Closed, Success::Yes, None), "a client may leave");
+        assert_eq!(closed(1, Some(Obliged::Validation)).1, Ending::Closed);
+    }
+
+    #[test]
     fn a_reset_when_nothing_is_open_any_more_costs_nothing() {
         let reset = |by: usize| Facts { closed: Some((Some(by), true)), is_done: true, ..well() };
         for by in 0..2 {

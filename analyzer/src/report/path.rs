@@ -2166,6 +2166,32 @@ mod tests {
         assert_eq!(silent(20), None, "it may be idle");
         let before = changed(|c| (c.first, c.last) = (at(1), at(4)));
         assert_eq!(verdict(vec![before.into_iter().next().unwrap(), over_rdma()], &[]), None);
+        // RDMA that comes back does not undo it; RDMA that joins a session is one of its channels
+        let back = |first| {
+            let mut rdma = over_rdma();
+            (rdma.id, rdma.first, rdma.last) = (3, at(first), at(first + 5));
+            rdma.closed = Some((Some(0), "DREQ", rdma.last));
+            climb(vec![over_tcp(), over_rdma(), rdma], &[]).verdict.map(|v| (v.rule, v.text))
+        };
+        let text = "SMB went on over TCP (connection 1) after its RDMA connection had ended; it came back to RDMA 20.0 s \
+            later (connection 3)";
+        assert_eq!(back(30), Some((Rule::SmbPathFallback, text.into())));
+        assert_eq!(back(22), None);
+    }
+
+    #[test]
+    fn a_session_without_rdma_is_told_beside_one_with_it() {
+        let with = |sessions: [u64; 2]| {
+            let [mut inline, mut rdma] = [over_rdma(), over_rdma()];
+            inline.id = 3;
+            inline.smb.setup.moved = over_tcp().smb.setup.moved;
+            (inline.rdma.writes, inline.smb.sessions, rdma.smb.sessions) = (0, vec![sessions[0]], vec![sessions[1]]);
+            climb(vec![rdma, inline], &[]).verdict.map(|v| (v.rule, v.text))
+        };
+        let text = "moves the data of 8 READs and WRITEs of one session (connection 3), up to 16,384 B each, in messages \
+            and not by RDMA";
+        assert_eq!(with([7, 8]), Some((Rule::SmbPathInline, text.into())));
+        assert_eq!(with([7, 7]), None, "two channels");
     }
 
     #[test]
