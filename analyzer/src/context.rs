@@ -36,7 +36,7 @@ pub struct About {
     pub retransmissions: u64,
     /// Sequence number of the packet at hand.
     pub sequence: Option<u32>,
-    /// By sender: time at which anything of it was acknowledged last, and up to which sequence number. At the end only.
+    /// By sender: up to which sequence number it was acknowledged, and the first time that it was. At the end only.
     pub acked: [Option<(At, u32)>; 2],
 }
 

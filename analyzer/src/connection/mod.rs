@@ -117,6 +117,8 @@ pub(crate) struct EndState {
     last_sequence: Option<u32>,
     /// Time at which anything of it was acknowledged last, and up to which sequence number.
     acked: (At, u32),
+    /// The first acknowledgment of as much.
+    acked_first: At,
     /// The last stretch in which nothing of it was acknowledged: acknowledgment before it and its time, time of its
     /// end.
     unheard: ((At, u32), At),
@@ -570,6 +572,9 @@ impl ConnectionState {
     #[inline]
     pub fn acknowledged(&mut self, env: &mut Env, at: At, by: End, sequence: u32) {
         let before = core::mem::replace(&mut self.ends[by.index()].acked, (at, sequence));
+        if before.1 != sequence || before.0 == At::default() {
+            self.ends[by.index()].acked_first = at;
+        }
         if at.since(before.0) > UNHEARD {
             self.ends[by.index()].unheard = (before, at);
         }
@@ -693,7 +698,10 @@ impl ConnectionState {
             }
         }
         self.episodes.finish();
-        let acked = [0, 1].map(|end| Some(self.ends[end].acked).filter(|(at, _)| *at != At::default()));
+        let acked = [0, 1].map(|end| {
+            let EndState { acked: (at, sequence), acked_first, .. } = self.ends[end];
+            (at != At::default()).then_some((acked_first, sequence))
+        });
         let (mut cx, _, _, upper) = self.parts(env, end, None);
         cx.about.acked = acked;
         upper.finish(&mut cx, end, closed.map(|(by, ..)| by));
