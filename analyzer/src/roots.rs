@@ -39,10 +39,12 @@ enum Relation {
     After,
     /// In the same message, or soon after it; or later, but no more often than the cause.
     Next,
-    /// On the same connection, where the effect is a request and the cause is in the answer.
+    /// On the same connection, where the effect is a request and the cause is in the answer of the side to blame.
     Answer,
     /// On the same connection, not before it, where the peer of the side to blame broke the first rule.
     OfPeer,
+    /// The same, soon after it: what the peer made of a message that cannot be read.
+    Reaction,
     /// On the same connection and by the same side, soon before it, and no more often: the cause is seen later.
     Ahead,
 }
@@ -51,6 +53,8 @@ enum Relation {
 const MESSAGE: i64 = 10_000_000;
 /// ns within which accesses to memory follow from the message that described it.
 const ACCESS: i64 = 1_000_000_000;
+/// ns within which a request is answered, and memory that a message described is accessed last.
+const ANSWERED: i64 = 10_000_000_000;
 
 /// Findings that follow from others, on one connection: the effect, its place, its causes.
 const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
@@ -113,7 +117,7 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     // what the server makes of a request that cannot be read
     (
         Rule::Smb2Reply,
-        Relation::OfPeer,
+        Relation::Reaction,
         &[
             Rule::Smb2Malformed,
             Rule::SmbdDataAlign,
@@ -125,7 +129,7 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
             Rule::DdpOverlap,
         ],
     ),
-    (Rule::RpcrdmaXid, Relation::OfPeer, UNREADABLE_CALLS),
+    (Rule::RpcrdmaXid, Relation::Reaction, UNREADABLE_CALLS),
     // a reply whose own fields contradict each other answers nothing
     (Rule::Smb2Reply, Relation::Same, &[Rule::Smb2Malformed]),
     // what is refused every time fails every time
@@ -141,8 +145,12 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     (Rule::Smb2Unanswered, Relation::After, &[Rule::MpaMarker]),
     (Rule::RpcUnanswered, Relation::After, &[Rule::MpaMarker]),
     // credits of a negotiation that failed
-    (Rule::SmbdCreditOverrun, Relation::After, &[Rule::SmbdNegRspStatus]),
-    (Rule::SmbdCreditStarved, Relation::After, &[Rule::SmbdNegRspStatus]),
+    (Rule::SmbdCreditOverrun, Relation::After, &[Rule::SmbdNegRspStatus, Rule::SmbdNegRspGranted]),
+    (Rule::SmbdCreditStarved, Relation::After, &[Rule::SmbdNegRspStatus, Rule::SmbdNegRspGranted]),
+    // a message that the receiver refuses is missing
+    (Rule::BugKsmbdEarlyData, Relation::After, &[Rule::DdpMsn]),
+    (Rule::SmbdNegTimeout, Relation::After, &[Rule::DdpMsn]),
+    (Rule::SmbdFragRemaining, Relation::After, &[Rule::DdpMsn, Rule::DdpOverlap, Rule::RcOpcode]),
     // a limit below what is allowed cannot be kept
     (Rule::SmbdDataTooBig, Relation::OfPeer, &[Rule::SmbdNegReqRecvsize, Rule::SmbdNegRspRecvsize]),
     (Rule::SmbdFragTooBig, Relation::OfPeer, &[Rule::SmbdNegReqFragsize, Rule::SmbdNegRspFragsize]),
@@ -399,15 +407,29 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
                             || cause.time_ns <= effect.last_time_ns && effect.count <= cause.count
                     }
                     Relation::Next => {
-                        let is_soon = effect.last_time_ns.saturating_sub(cause.last_time_ns) <= ACCESS;
+                        let after = effect.last_time_ns.saturating_sub(cause.last_time_ns);
                         let is_before = cause.time_ns.saturating_sub(effect.time_ns) <= MESSAGE;
-                        is_before
+                        (is_before || is_seen_late(cause, effect))
                             && (cause.frame <= effect.frame || cause.by == effect.by || is_seen_late(cause, effect))
-                            && (is_soon || effect.count <= cause.count)
+                            && (after <= ACCESS || after <= ANSWERED && effect.count <= cause.count)
                     }
-                    Relation::Answer => cause.frame >= effect.frame && effect.count <= cause.count,
-                    Relation::OfPeer => {
-                        cause.by != effect.by && (cause.frame <= effect.frame || is_seen_late(cause, effect))
+                    Relation::Answer => {
+                        let mut asked: Vec<u64> = effect.frames.iter().copied().collect();
+                        asked.dedup();
+                        // what one message leaves unanswered are all requests of a compound
+                        let is_one = effect.frames.omitted() == 0 && asked.len() as u64 <= cause.count;
+                        let is_soon = cause.time_ns.saturating_sub(effect.time_ns) <= ANSWERED;
+                        // a request that is itself unreadable is not answered
+                        let is_it = effect.frames.iter().all(|frame| cause.frames.contains(frame));
+                        let is_its = cause.by == effect.by || cause.by == Blame::Unknown;
+                        let is_answer = is_its && cause.frame >= effect.frame && is_soon;
+                        is_it || is_answer && (is_one || effect.count <= cause.count)
+                    }
+                    Relation::OfPeer => cause.by != effect.by && cause.frame <= effect.frame,
+                    Relation::Reaction => {
+                        cause.by != effect.by
+                            && (cause.frame <= effect.frame || is_seen_late(cause, effect))
+                            && effect.last_time_ns.saturating_sub(cause.last_time_ns) <= ACCESS
                     }
                     Relation::Ahead => {
                         let is_soon = (0..=ACCESS).contains(&cause.time_ns.saturating_sub(effect.time_ns));
@@ -847,7 +869,8 @@ mod tests {
     #[test]
     fn no_row_of_effects_names_itself_or_a_cause_twice() {
         for (effect, relation, rules) in FOLLOWS {
-            assert!(*relation == Relation::OfPeer || !rules.contains(effect), "{}", effect.id());
+            let is_of_peer = matches!(relation, Relation::OfPeer | Relation::Reaction);
+            assert!(is_of_peer || !rules.contains(effect), "{}", effect.id());
             let mut unique = rules.to_vec();
             unique.sort_unstable();
             unique.dedup();

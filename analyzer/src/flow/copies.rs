@@ -171,9 +171,12 @@ const ONE_WAY_SPAN: i64 = 4;
 const FIRST_FEW: usize = 4;
 /// Packets without their copies after which there is no mirror, unless there are more with them.
 const ALONE_MAX: usize = 4;
-/// ns by which the distances of copies may differ in any case, and beyond that the part of a distance.
+/// ns by which the distances of copies may differ in any case, and beyond that the part of a distance: of short ones a
+/// larger one, up to so many ns.
 const SPREAD: i64 = 2_000;
 const SPREAD_PART: i64 = 16;
+const SPREAD_PART_SHORT: i64 = 4;
+const SPREAD_SHORT: i64 = 200_000;
 /// Packets that wait for their copies at most.
 const WAITING_MAX: usize = 4096;
 /// Packets that had their copies which are remembered while a mirror is suspected.
@@ -229,7 +232,7 @@ struct Mirror {
 
 impl Mirror {
     fn new(distance: i64) -> Self {
-        let spread = SPREAD + distance / SPREAD_PART;
+        let spread = SPREAD + (distance / SPREAD_PART).max((distance / SPREAD_PART_SHORT).min(SPREAD_SHORT));
         let apart = (distance.saturating_sub(spread), distance.saturating_add(spread));
         Self { apart, waiting: VecDeque::new(), paired: VecDeque::new(), pairs: 0, alone: 0, span: None }
     }
@@ -614,7 +617,8 @@ mod tests {
             assert!(!mirror.is_copy(0, [7; 3]));
             (mirror.is_copy(time, [7; 3]), mirror.alone, mirror.pairs)
         };
-        let (least, most) = (500_000 - SPREAD - 500_000 / SPREAD_PART, 500_000 + SPREAD + 500_000 / SPREAD_PART);
+        let spread = SPREAD + 500_000 / SPREAD_PART_SHORT;
+        let (least, most) = (500_000 - spread, 500_000 + spread);
         assert_eq!([mirror(least - 1), mirror(least)], [(false, 0, 0), (true, 0, 1)]);
         assert_eq!([mirror(most), mirror(most + 1)], [(true, 0, 1), (false, 1, 0)]);
     }

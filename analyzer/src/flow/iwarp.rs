@@ -1434,10 +1434,13 @@ impl Half {
         }
         let instead_of = &mut self.instead_of[b.queue as usize];
         let goes_on = *instead_of != 0 && (b.msn == *instead_of || b.msn == instead_of.wrapping_add(1));
-        if b.msn == expected || goes_on {
+        if goes_on {
             *instead_of = 0;
-        } else if *instead_of == 0 {
+        } else if b.msn != expected && *instead_of == 0 {
             *instead_of = expected;
+        } else if *instead_of != 0 {
+            // wrong ones may follow each other
+            *instead_of = instead_of.wrapping_add(1);
         }
         if b.msn != expected && !goes_on {
             let got = b.msn;
@@ -2456,6 +2459,8 @@ mod tests {
         assert_eq!(follow(&[whole, outlier, (0, 2, 0, 5, true), (0, 3, 0, 5, true)]), (true, vec![]));
         assert_eq!(follow(&[whole, outlier, (0, 3, 0, 5, true), (0, 5, 0, 5, true)]), (false, vec![("gap", 4, 5)]));
         assert_eq!(follow(&[whole, (0, 1, 0, 5, true), (0, 3, 0, 5, true)]), (true, vec![]));
+        let next = (0, 81, 0, 5, true);
+        assert_eq!(follow(&[whole, outlier, next, (0, 4, 0, 5, true)]), (true, vec![]), "two wrong ones");
         assert_eq!(follow(&[whole, (1, 2, 0, 5, true)]), (false, vec![("gap", 1, 2)]), "another queue");
         assert_eq!(follow(&[whole, (1, 2, 0, 5, true), (0, 3, 0, 5, true)]), (true, vec![]));
         // each queue by itself; one that does not exist is not followed
