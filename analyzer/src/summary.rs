@@ -144,8 +144,8 @@ pub struct Progress {
     pub oldest_open: Option<At>,
     /// Number of those of which the capture shows that they were not answered, and the first.
     pub left: (u64, Option<At>),
-    /// Sides with a message that has begun and is not whole.
-    pub unfinished: [bool; 2],
+    /// By side, of a message that has begun and is not whole: its last part.
+    pub unfinished: [Option<At>; 2],
     /// The side that broke it off by an error of the transport (a Terminate, or a NAK that is no request for packets),
     /// and when.
     pub broken_off: Option<(usize, At)>,

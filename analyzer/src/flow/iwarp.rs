@@ -650,6 +650,8 @@ impl TcpFlow {
             if segment.payload_length == 0 && !self.streams[by.index()].started() {
                 self.begins(at, by, seq, options, t, out);
             }
+            let (stream, mut follow) = self.parts(at, by.peer(), &[], options, t, out);
+            stream.infer_fin(at, &mut |e| follow.event(e));
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
             stream.fin(at, seq, &mut |e| follow.event(e));
         }

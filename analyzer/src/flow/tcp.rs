@@ -313,6 +313,15 @@ impl Stream {
         self.close_if_done(at, emit);
     }
 
+    /// The peer ends its own direction, and has acknowledged one number more than there were bytes: that of a FIN, which
+    /// the capture has later, or not at all.
+    pub fn infer_fin(&mut self, at: At, emit: &mut impl FnMut(Event<'_>)) {
+        if self.started && self.fin.is_none() && self.acked == self.next + 1 && self.held.is_empty() {
+            self.fin = Some(Box::new((self.next, at)));
+            self.close_if_done(at, emit);
+        }
+    }
+
     fn close_if_done(&mut self, at: At, emit: &mut impl FnMut(Event<'_>)) {
         if !self.closed && self.fin.as_ref().is_some_and(|fin| self.next >= fin.0) {
             self.closed = true;
@@ -709,6 +718,16 @@ mod tests {
         // all but the FIN itself was received: it may come again, with the bytes before it
         assert_eq!(closed(104), ("ab".into(), vec![], true));
         assert_eq!(closed(105), ("ab__".into(), vec!["Gap".into(), "Closed".into()], false));
+    }
+
+    #[test]
+    fn a_fin_that_was_not_captured_shows_in_its_acknowledgment() {
+        let inferred = |ack: u32| {
+            let mut tap = Tap::new(99);
+            tap.send(100, "ab").ack(ack).with(|s, at, _, mut emit| s.infer_fin(at, &mut emit));
+            tap.events.len()
+        };
+        assert_eq!([inferred(102), inferred(103), inferred(104)], [0, 1, 0]);
     }
 
     #[test]

@@ -62,8 +62,8 @@ pub struct Summary {
     pub refused: bool,
     /// Credits that ends A and B held over time.
     pub credits: Vec<(i64, [Option<i64>; 2])>,
-    /// Ends A and B: true if a message of it has begun that is not whole.
-    pub unfinished: [bool; 2],
+    /// Ends A and B, of a message that has begun and is not whole: its last part.
+    pub unfinished: [Option<At>; 2],
     /// True if it counted the messages: those of SMB2 over TCP are counted above.
     pub counted: bool,
 }
@@ -344,14 +344,15 @@ impl Messages {
             ..Summary::default()
         };
         summary.counted = self.smbd.is_some() || self.rpcrdma.is_some();
-        summary.unfinished = End::BOTH.map(|end| self.streams[end.index()].is_open());
+        summary.unfinished = End::BOTH.map(|end| self.streams[end.index()].open_since());
         if let Some(smbd) = self.smbd.as_deref() {
             (summary.negotiated, summary.sides) = smbd.summary();
             let link = &smbd.link;
             summary.negotiation = link.negotiation();
             summary.refused = link.is_refused();
             summary.last_sent = End::BOTH.map(|end| link.side(end).last_sent);
-            summary.unfinished = End::BOTH.map(|end| link.side(end).remaining.known().is_some_and(|left| left > 0));
+            let is_inside = |end: End| link.side(end).remaining.known().is_some_and(|left| left > 0);
+            summary.unfinished = End::BOTH.map(|end| link.side(end).last_sent.filter(|_| is_inside(end)));
             summary.dry = End::BOTH
                 .map(|end| link.blocked_since(end).filter(|_| link.credits(end).known().is_some_and(|held| held <= 1)));
         }

@@ -47,6 +47,8 @@ pub struct Direction {
     buffer: Vec<u8>,
     /// Frame of the first byte in the buffer.
     first: At,
+    /// Frame of the last bytes.
+    last: At,
     /// RPC fragments before the last one of a record.
     record: Vec<u8>,
     /// Bytes still to be passed over: of a message that is too long.
@@ -122,6 +124,11 @@ impl Direction {
         !self.buffer.is_empty() || !self.record.is_empty() || self.skip > 0
     }
 
+    /// The last part of a message that is not whole.
+    pub fn open_since(&self) -> Option<At> {
+        self.is_open().then_some(self.last)
+    }
+
     /// The stream begins late: its first bytes need not begin a message.
     pub fn late(&mut self) {
         self.lost = true;
@@ -138,6 +145,9 @@ impl Direction {
                 return !bytes.is_empty();
             }
             self.lost = false;
+        }
+        if !bytes.is_empty() {
+            self.last = piece.at;
         }
         let skipped = self.skip.min(bytes.len());
         self.skip -= skipped;

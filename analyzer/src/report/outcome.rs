@@ -28,6 +28,8 @@ use rdmascope_dissector::wire::smb2::NtStatus;
 const PATIENCE: i64 = 1_000_000_000;
 /// ns without an answer after which a connection that is still open has failed.
 const STUCK: i64 = 10_000_000_000;
+/// ns after its last request from which on a connection is idle: its server may close it.
+const IDLE: i64 = 60_000_000_000;
 /// ns within which the end of a connection follows from a violation before it.
 const FOLLOWS: i64 = 1_000_000_000;
 
@@ -263,8 +265,8 @@ pub struct Facts {
     pub oldest_open: Option<At>,
     /// Number of those of which the capture shows that they had none, whatever it missed before, and the first.
     pub left: (u64, Option<At>),
-    /// True if a message of the client had begun at the end, and was not whole.
-    pub unfinished: bool,
+    /// Of a message of the client that had begun at the end, and was not whole: its last part.
+    pub unfinished: Option<At>,
     /// Handles that were open at the end, where all of SMB2 could be read.
     pub handles: u64,
     /// Why the server had to close the connection, if it had to.
@@ -332,13 +334,19 @@ impl Facts {
             refused: c.progress.refused,
             oldest_open: c.progress.oldest_open,
             left: c.progress.left,
-            unfinished: c.progress.unfinished[0] && reached_messages(c),
-            handles: if is_smb && sealed == [0, 0] { c.smb.handles } else { 0 },
+            unfinished: c.progress.unfinished[0].filter(|_| reached_messages(c)),
+            handles: if is_smb && sealed == [0, 0] && is_at_work(c) { c.smb.handles } else { 0 },
             obliged: heard.obliged,
             is_done: is_smb && c.smb.handles == 0 && sealed == [0, 0],
             troubled: c.health.is_troubled(),
         }
     }
+}
+
+/// True if a request of a connection was answered with success shortly before its end.
+fn is_at_work(c: &Connection) -> bool {
+    let worked = c.commands.iter().filter_map(|row| row.worked).max();
+    worked.zip(c.closed).is_some_and(|(at, (.., end))| end.since(at) < IDLE)
 }
 
 /// True if messages of the upper layer of a connection were understood.
@@ -473,10 +481,10 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         (outcome.certainty, outcome.at) = (Certainty::Guess, f.last);
         return Some(outcome);
     }
-    let half = u64::from(f.unfinished);
+    let half = u64::from(f.unfinished.is_some());
     if !f.complete && f.closed.is_some() && f.left.0 + half > 0 {
         // what was missed was missed before; of packets that come last, only TCP shows that none is missing
-        let open = since(f.left.1.or(last).unwrap_or(f.end));
+        let open = since(f.left.1.or(f.unfinished).unwrap_or(f.end));
         fail(Ending::HungUp { requests: f.left.0 + half }, who_hung_up(f, closed_by, open), open);
         if !is_packets {
             outcome.certainty = Certainty::IfNothingWasMissed;
@@ -504,6 +512,7 @@ pub fn of(f: &Facts) -> Option<Outcome> {
             outcome.certainty = Certainty::Guess;
         }
     } else if f.closed.is_some() && f.unanswered + half > 0 {
+        let open = since(f.oldest_open.or(f.unfinished).unwrap_or(f.end));
         let by = who_hung_up(f, closed_by, open);
         fail(Ending::HungUp { requests: f.unanswered + half }, by, open);
         if is_packets && (f.troubled && (open < PATIENCE || by == closed_by) || closed_by == Some(1)) {
@@ -558,11 +567,12 @@ pub fn of(f: &Facts) -> Option<Outcome> {
 }
 
 /// The side to blame for a connection that was closed with requests open, the oldest for `open` ns: one that closes at
-/// once; one that closes after a long wait was not answered.
+/// once; one that closes after a long wait was not answered, or waited for the rest of a request.
 fn who_hung_up(f: &Facts, closed_by: Option<usize>, open: i64) -> Option<usize> {
     match f.obliged.filter(|_| closed_by == Some(1)) {
         Some(Obliged::SecondNegotiate) => Some(0),
         Some(Obliged::Validation) => None,
+        None if f.unanswered == 0 && f.left.0 == 0 && open >= PATIENCE => Some(0),
         None if closed_by == Some(0) && open >= PATIENCE => Some(1),
         None => closed_by,
     }
@@ -1281,10 +1291,13 @@ mod tests {
 
     #[test]
     fn half_a_request_is_one_that_is_open() {
-        let half = |by| shown(&Facts { unfinished: true, closed: Some((Some(by), false)), ..well() });
+        let half_since =
+            |by, since| shown(&Facts { unfinished: Some(at(since)), closed: Some((Some(by), false)), ..well() });
+        let half = |by| half_since(by, 10);
         assert_eq!(half(1), (Stage::Work, Ending::HungUp { requests: 1 }, Success::No, Some(1)));
         assert_eq!(half(0), (Stage::Work, Ending::HungUp { requests: 1 }, Success::No, Some(0)));
-        assert_eq!(shown(&Facts { unfinished: true, closed: None, ..well() }).2, Success::Yes);
+        assert_eq!(half_since(1, 2).3, Some(0), "the server waited for the rest");
+        assert_eq!(shown(&Facts { unfinished: Some(at(9)), closed: None, ..well() }).2, Success::Yes);
     }
 
     #[test]

@@ -43,6 +43,8 @@ const PATIENCE: i64 = 3_000_000_000;
 const SETTLED: i64 = 10_000_000_000;
 /// ns without a frame on an RDMA connection after which a later one over TCP may have taken its place.
 const SILENT: i64 = 30_000_000_000;
+/// ns of a connection over TCP before RDMA may have joined its session.
+const BRIEF: i64 = 1_000_000_000;
 /// Bytes up to which RDMA is not expected: cifs.ko's default threshold.
 const SMALL: u32 = 4096;
 /// Requests without RDMA after which the next ones are not expected to use it either, if there is no other reason.
@@ -596,9 +598,13 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
                 .iter()
                 .filter(shares)
                 .any(|other| other.first < o.at && other.closed.is_none_or(|(.., end)| end.time > o.at.time));
-            // a session that has another channel keeps its handles, and may have closed them there
-            if goes_on && matches!(o.ending, Ending::Aborted) && is_orderly(c) {
-                let text = String::from("; its session went on over another connection");
+            // a session that has another channel keeps its handles, and may have closed them there; and who connects
+            // again may have its server end the session that it had
+            let has_other = works
+                .iter()
+                .any(|other| other.id != c.id && (shares(&other) || other.first > c.first && other.first < o.at));
+            if has_other && matches!(o.ending, Ending::Aborted) && is_orderly(c) {
+                let text = String::from("; the client had another connection, on which it may have been closed");
                 all.push(LaterEvents { cause, connection: Some(c.id), replaced: true, text });
                 continue;
             }
@@ -1598,6 +1604,17 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         let last = used.iter().map(|c| end(c)).max().unwrap_or_default();
         let all_over = used.iter().all(|c| c.closed.is_some());
         let back = later.and_then(|c| self.rdma.iter().find(|r| has_session(r) && r.first > end(c)));
+        // where RDMA comes back, it may have been another mount, or a session that ended before RDMA joined it
+        let is_doubtful = |c: &Connection| {
+            let is_beside = |other: &Connection| {
+                let overlaps = used.iter().any(|r| other.first <= end(r) && r.first <= end(other));
+                does_work(other) && overlaps && !shares(other, &used)
+            };
+            let others = self.tcp.iter().filter(|other| other.id != c.id);
+            back.is_some() && (end(c).since(c.first) < BRIEF || others.copied().any(is_beside))
+        };
+        let later = later.filter(|c| !is_doubtful(c));
+        let sure = if back.is_some() { Certainty::Guess } else { Certainty::IfNothingWasMissed };
         let back = back.map_or(String::new(), |r| {
             format!("; it came back to RDMA {} later (connection {})", Elapsed(r.first.since(last)), r.id)
         });
@@ -1606,12 +1623,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             Some((id, _)) if all_over => {
                 let text =
                     format!("{name} went on over TCP (connection {id}) after its RDMA connection had ended{back}");
-                self.no(
-                    Step::Kept,
-                    "went on over TCP",
-                    Some(last),
-                    (rule, Blame::Unknown, Certainty::IfNothingWasMissed, text),
-                );
+                self.no(Step::Kept, "went on over TCP", Some(last), (rule, Blame::Unknown, sure, text));
                 // who ends its session does so on purpose
                 let in_order = |c: &&Connection| {
                     let ends = |name: &str| matches!(name, "LOGOFF" | "DESTROY_SESSION" | "DESTROY_CLIENTID");
@@ -1738,6 +1750,11 @@ fn does_work(c: &Connection) -> bool {
         || c.commands
             .iter()
             .any(|r| matches!(r.name, "READ" | "WRITE" | "CREATE" | "OPEN" | "GETATTR") && r.count > r.unanswered)
+}
+
+/// True if a connection carries a session that one of the others carries, too.
+fn shares(c: &Connection, others: &[&Connection]) -> bool {
+    others.iter().any(|other| other.smb.sessions.iter().any(|id| c.smb.sessions.contains(id)))
 }
 
 /// True if the client left after the negotiation that the server accepted.

@@ -852,6 +852,10 @@ impl Walk<'_, '_, '_> {
                 self.smb2.smb.setup.offer(negotiate, self.message.first);
                 self.smb2.offered = if self.is_cut() { Offered::default() } else { Offered::of(negotiate) };
             }
+            // the server is to end that session, with all that it has open (3.3.5.5.3)
+            Ok(Body::SessionSetupRequest(setup)) if setup.fixed.previous_session_id != 0 => {
+                self.smb2.files.retain(|open| open.session != setup.fixed.previous_session_id);
+            }
             Ok(Body::SessionSetupRequest(setup)) if setup.fixed.binding() => {
                 self.smb2.context.shared();
                 self.smb2.smb.setup.binding = Some((self.message.first, None));
@@ -1124,6 +1128,10 @@ impl Walk<'_, '_, '_> {
                 let gone = (header.session_id, header.tree_id());
                 self.smb2.files.retain(|open| (open.session, open.tree) != gone && open.tree.is_some());
             }
+            // what the server does not know is not open
+            (Command::CLOSE, _) if status == NtStatus::FILE_CLOSED => {
+                pending.file_id.iter().for_each(|file| self.smb2.files.remove(file));
+            }
             (Command::IOCTL, heard) if pending.memo.asks_for_interfaces() => {
                 heard.answer(
                     answer,
@@ -1132,6 +1140,9 @@ impl Walk<'_, '_, '_> {
                 );
             }
             _ => {}
+        }
+        if matches!(status, NtStatus::USER_SESSION_DELETED | NtStatus::NETWORK_SESSION_EXPIRED) {
+            self.smb2.files.retain(|open| open.session != header.session_id);
         }
         match &pdu.body {
             Ok(Body::CreateResponse(create)) => {
