@@ -109,7 +109,9 @@ impl Device {
             return None;
         }
         let most = (self.timeout.least / UNIT).ilog2().min(31);
-        Some((most.saturating_sub(2), most))
+        // the longest is no longer than four times as much; beside others that do not fit together, the shortest counts
+        let least = (0..most).find(|n| (UNIT << n).saturating_mul(4) >= self.timeout.most).unwrap_or(most);
+        Some((least, most))
     }
 
     /// True if anything is known of it.
@@ -152,8 +154,14 @@ mod tests {
         assert_eq!(device.timeout_exponents(), None);
         device.measured(Measure::Timeout(515_000_000));
         device.measured(Measure::Timeout(530_000_000));
-        // 4.096 µs × 2^16 is 268 ms, × 2^17 is 537 ms
-        assert_eq!((device.timeout_exponents(), device.timeout.mean()), (Some((14, 16)), Some(522_500_000)));
+        // 4.096 µs × 2^16 is 268 ms, × 2^17 is 537 ms; four times × 2^14 is 268 ms
+        assert_eq!((device.timeout_exponents(), device.timeout.mean()), (Some((15, 16)), Some(522_500_000)));
+        let of = |ns: &[i64]| {
+            let mut device = Device::default();
+            ns.iter().for_each(|ns| device.measured(Measure::Timeout(*ns)));
+            device.timeout_exponents()
+        };
+        assert_eq!([of(&[4096]), of(&[4 * 4096]), of(&[4096, 9 << 30])], [Some((0, 0)), Some((0, 2)), Some((0, 0))]);
     }
 
     #[test]

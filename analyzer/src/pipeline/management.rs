@@ -169,8 +169,10 @@ impl Pipeline<dyn Sink> {
     /// A server accepted a REQ.
     fn made_good(&mut self, request: &Request) {
         if self.requests.make_good(request) {
-            let more = format_args!("; one to port {} was accepted after it", request.port);
-            self.env.findings.lower(Rule::CmReject, None, Blame::Server, Severity::Note, more);
+            for by in [Blame::Server, Blame::Unknown] {
+                let more = format_args!("; one to port {} was accepted after it", request.port);
+                self.env.findings.lower(Rule::CmReject, None, by, Severity::Note, more);
+            }
         }
     }
 
@@ -309,9 +311,12 @@ impl Pipeline<dyn Sink> {
                 (false, None) => ("client", ""),
             };
             let text = format_args!("RDMA-CM REQ to port {port} was given up: the {who} waited in vain{what}");
-            return self.env.report(Rule::CmReject, Blame::Unknown, site, Certainty::Guess, text);
+            self.env.report(Rule::CmReject, Blame::Unknown, site, Certainty::Guess, text);
+            let why = crate::path::why_rejected(reason);
+            return self.env.findings.because(Rule::CmReject, connection, Blame::Unknown, why);
         }
         let blame = if by_server { Blame::Server } else { Blame::Client };
+        let is_later = connection.is_none() && self.requests.some_made_good();
         self.env.report(
             Rule::CmReject,
             blame,
@@ -320,6 +325,9 @@ impl Pipeline<dyn Sink> {
             format_args!("RDMA-CM REQ to port {port} was rejected: {reason}"),
         );
         self.env.findings.because(Rule::CmReject, connection, blame, crate::path::why_rejected(reason));
+        if is_later {
+            self.env.findings.add_once(Rule::CmReject, None, blame, "; others after that were rejected again");
+        }
     }
 
     fn cm_disconnect(&mut self, at: At, packet: &Packet<'_>, local: u32, remote: u32) {

@@ -63,6 +63,8 @@ pub enum CmAnswer {
     Rejected(At, String),
     /// The client gave up waiting, and said so.
     TakenBack(At),
+    /// The server gave up waiting, and said so: it had answered, or was to.
+    GivenUp,
 }
 
 /// A REQ of RDMA-CM.
@@ -340,6 +342,8 @@ enum AttemptOutcome {
     Unreachable(Addr, &'static str),
     /// Answered in another protocol.
     Otherwise,
+    /// The server's TCP took the MPA Request, and nothing came back.
+    Mute,
     Silent,
     /// Too young to tell.
     Open,
@@ -404,18 +408,18 @@ pub(crate) fn why_rejected(reason: RejectReason) -> Option<&'static str> {
 }
 
 /// Cause of a rejection, if its answer says more than that no service listens.
-fn why_named(fate: &AttemptOutcome) -> Option<&'static str> {
-    let named = match fate {
+fn why_named(request: &ConnectionRequest) -> Option<&'static str> {
+    let named = match &request.fate {
         AttemptOutcome::Rejected(named) => named,
         AttemptOutcome::Unreachable(..) => {
             return Some("A firewall or a router rejects it, or the host has no RDMA device at that address");
         }
         _ => return None,
     };
-    let is_it = |(reason, _): &&(RejectReason, &str)| {
-        *reason != RejectReason::INVALID_SERVICE_ID && reason.to_string() == *named
-    };
-    REJECTED.iter().find(is_it).map(|(_, why)| *why)
+    let known = REJECTED.iter().find(|(reason, _)| reason.to_string() == *named);
+    // MPA has no reasons
+    let other = (request.transport != Transport::Iwarp).then_some(OTHER);
+    known.map_or(other, |(reason, why)| (*reason != RejectReason::INVALID_SERVICE_ID).then_some(*why))
 }
 
 /// An RDMA connection request.
@@ -516,7 +520,7 @@ struct LaterEvents {
 fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
     let mut all = Vec::new();
     // REQs that were rejected, and those of them without which sessions went on
-    let (mut rejected, mut went_on) = (0, 0);
+    let (mut rejected, mut went_on, mut made_good) = (0, 0, 0);
     // times from REQs that were rejected to later connections of the same hosts whose REQ was not captured
     let mut unseen = Vec::new();
     for group in groups(report, attempts) {
@@ -570,7 +574,9 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
                     .filter(|c| c.handshake != Handshake::Seen)
                     .map(|c| c.first.since(a.at)),
             );
-            went_on += usize::from(without && open_at(a.at, true) && next(a.at, true).is_none());
+            let is_second = without && open_at(a.at, true) && next(a.at, true).is_none();
+            went_on += usize::from(is_second);
+            made_good += usize::from(!is_second && next(a.at, true).is_some());
         }
         for c in works.iter().filter(|c| c.closed.is_some()) {
             let Some(o) = outcome(c) else { continue };
@@ -623,9 +629,10 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
         let text = format!("; the hosts had an RDMA connection {took} after it");
         all.push(LaterEvents { cause: (Rule::CmReject, Blame::Server), connection: None, replaced: true, text });
     }
-    if rejected > 0 && went_on == rejected {
+    if went_on > 0 && went_on + made_good == rejected {
         let cause = (Rule::CmReject, Blame::Server);
-        all.push(LaterEvents { cause, connection: None, replaced: false, text: NO_SECOND.into() });
+        let text = if made_good == 0 { NO_SECOND.into() } else { NO_SECOND.replace("without it", "without these") };
+        all.push(LaterEvents { cause, connection: None, replaced: false, text });
     }
     all
 }
@@ -879,7 +886,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 }
                 (CmAnswer::TakenBack(_), None) if is_whole => AttemptOutcome::Silent,
                 (CmAnswer::None, None) if waited >= PATIENCE && is_whole => AttemptOutcome::Silent,
-                (CmAnswer::TakenBack(_) | CmAnswer::None, None) => AttemptOutcome::Open,
+                (CmAnswer::TakenBack(_) | CmAnswer::GivenUp | CmAnswer::None, None) => AttemptOutcome::Open,
             };
             let (at, to, port, transport) = (a.at, a.server, a.port, a.transport);
             requests.push(ConnectionRequest {
@@ -925,7 +932,8 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 && (waited >= PATIENCE || c.closed.is_some())
             {
                 // what was asked on a connection that is older than the capture, and what was answered, is not known
-                AttemptOutcome::Silent
+                let is_mute = c.transport == Some(Transport::Iwarp) && !c.progress.unheard;
+                if is_mute { AttemptOutcome::Mute } else { AttemptOutcome::Silent }
             } else {
                 AttemptOutcome::Open
             };
@@ -1110,7 +1118,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             if step < Step::Used { failed.iter().flat_map(|t| t.frames.iter().copied()).collect() } else { Vec::new() };
         let requests =
             if step < Step::Used { failed.iter().filter_map(|t| t.connection).collect() } else { Vec::new() };
-        let named = self.requests.iter().find_map(|t| why_named(&t.fate)).filter(|_| step == Step::Accepted);
+        let named = self.requests.iter().find_map(why_named).filter(|_| step == Step::Accepted);
         Some(Obstacle {
             step,
             rule,
@@ -1368,7 +1376,8 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             AttemptOutcome::Unreachable(..) => 1,
             AttemptOutcome::Reset => 2,
             AttemptOutcome::Otherwise => 3,
-            _ => 4,
+            AttemptOutcome::Mute => 4,
+            _ => 5,
         });
         let clearest = clearest.unwrap_or(first);
         let at = Some(clearest.at);
@@ -1427,6 +1436,11 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             AttemptOutcome::Reset => {
                 let text = format!("reset the connection to {ports}{rest}");
                 self.no(Step::Accepted, "reset", at, (refused, Blame::Server, certainty, text));
+            }
+            AttemptOutcome::Mute => {
+                let text = format!("took the TCP connection to {ports}, and sent no MPA Reply{rest}");
+                self.no(Step::Accepted, "no MPA Reply", at, (refused, Blame::Server, certainty, text));
+                self.because("What listens on that TCP port does not speak iWARP, or hangs before it answers");
             }
             AttemptOutcome::Otherwise => {
                 let text = format!("answered the MPA Request on {ports} with something other than an MPA Reply{rest}");
@@ -2045,11 +2059,14 @@ mod tests {
     /// Only a connection that the capture saw begin can have been asked for in vain.
     #[test]
     fn the_end_of_a_connection_is_no_silence() {
-        let tried = |handshake: Handshake, changed: bool| {
+        let heard = |unheard: bool, handshake: Handshake, changed: bool| {
             let mut c = connection(1, Transport::Iwarp, Protocol::Unknown, 5445, 1);
             (c.handshake, c.progress.connected, c.progress.changed) = (handshake, false, changed);
+            c.progress.unheard = unheard;
             verdict(vec![c], &[]).map(|v| v.0)
         };
+        let tried = |handshake, changed| heard(true, handshake, changed);
+        assert_eq!(heard(false, Handshake::Seen, false), Some(Rule::SmbPathRefused), "its TCP answered");
         assert_eq!(tried(Handshake::Seen, false), Some(Rule::SmbPathSilent));
         assert_eq!(tried(Handshake::Inferred, false), None);
         assert_eq!(tried(Handshake::Seen, true), None, "nobody can read the answer");

@@ -492,7 +492,7 @@ impl Link {
         side.requested = request.credits_requested;
         side.requested_max = request.credits_requested;
         side.max_receive_size = Some(request.max_receive_size);
-        side.max_send_size = Some(request.preferred_send_size);
+        side.max_send_size = Some(request.preferred_send_size.max(MAX_RECEIVE_SIZE_LEAST));
         side.max_fragmented_size = Some(request.max_fragmented_size);
     }
 
@@ -672,7 +672,9 @@ impl Link {
         let initiator = &mut self.sides[by.peer().index()];
         initiator.max_receive_size =
             asked_receive.map(|r| r.min(response.preferred_send_size).max(MAX_RECEIVE_SIZE_LEAST));
-        initiator.max_send_size = Some(asked_send.unwrap_or(u32::MAX).min(response.max_receive_size));
+        // so many bytes any side receives (3.1.5.6)
+        let sends = |asked: Option<u32>, limit: u32| asked.unwrap_or(u32::MAX).min(limit).max(MAX_RECEIVE_SIZE_LEAST);
+        initiator.max_send_size = Some(sends(asked_send, response.max_receive_size));
         if let Seen::Known(credits) = &mut initiator.credits {
             *credits += i64::from(response.credits_granted) - self.premature_sent;
             initiator.held_max = initiator.held_max.max(Some(*credits));
@@ -683,7 +685,7 @@ impl Link {
         acceptor.requested = response.credits_requested;
         acceptor.requested_max = response.credits_requested;
         acceptor.max_receive_size = Some(response.max_receive_size);
-        acceptor.max_send_size = Some(asked_receive.unwrap_or(u32::MAX).min(response.preferred_send_size));
+        acceptor.max_send_size = Some(sends(asked_receive, response.preferred_send_size));
         acceptor.max_fragmented_size = Some(response.max_fragmented_size);
         self.max_read_write_size = Some(response.max_read_write_size);
         self.phase = if refused { Phase::Refused } else { Phase::Established };
