@@ -146,7 +146,7 @@ impl Pipeline<dyn Sink> {
     #[cold]
     fn congestion_met(&mut self, at: At, connection: u32) {
         let site = Site { connection: Some(connection), frame: at.frame, time_ns: at.time };
-        let text = format_args!("a packet was marked congestion experienced");
+        let text = format_args!("packets carry the mark of congestion (ECN CE)");
         self.env.report(Rule::RcEcn, Blame::Network, site, Certainty::Certain, text);
     }
 

@@ -743,8 +743,8 @@ fn held_up<'s>(
         found.add(
             &losses.held_up,
             format_args!(
-                "{count} {way} passed the capture point long after the sender's own timestamps, {took} in all: \
-                held up before it"
+                "{count} {way} passed the capture point later than the sender's own timestamps say, by {took} in all: \
+                something held them up before it"
             ),
         );
     }

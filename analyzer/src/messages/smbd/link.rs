@@ -1075,8 +1075,9 @@ impl Link {
                         by.peer(),
                         sure,
                         format_args!(
-                            "let its peer hold {most} credits at most over {STARVED_MESSAGES} messages{before}; \
-                                {asked} were asked for"
+                            "let its peer hold {most} credit{} at most over {STARVED_MESSAGES} messages{before}; \
+                                {asked} were asked for",
+                            if most == 1 { "" } else { "s" }
                         ),
                     );
                 }
