@@ -743,8 +743,8 @@ fn held_up<'s>(
         found.add(
             &losses.held_up,
             format_args!(
-                "{count} {way} passed the capture point later than the sender's own timestamps say, by {took} in all: \
-                something held them up before it"
+                "{count} {way} passed the capture point later than the sender's own timestamps say, {took} in all: \
+                a delay before the capture point"
             ),
         );
     }
