@@ -1,0 +1,131 @@
+//! Ends of connections: what was open then, and whose end it was.
+
+#[path = "common/build.rs"]
+mod build;
+mod common;
+
+use build::*;
+use rdmascope_analyzer::finding::Rule;
+use rdmascope_analyzer::outcome::{Ending, Success};
+use rdmascope_dissector::wire::smb2::encode;
+use rdmascope_dissector::wire::smb2::header::{Command, Header};
+
+const SECOND: i64 = 1_000_000_000;
+const FIN: u8 = 0x11;
+
+/// The ending of the connection that `make` builds after the negotiation of SMB2, the side that closed it, its success,
+/// and the rules that explain a failure.
+fn ending(make: impl FnOnce(&mut Conversation)) -> (Ending, Option<usize>, Success, Option<Rule>) {
+    let mut c = Conversation::default();
+    c.smb_iwarp();
+    c.smb2_negotiate();
+    make(&mut c);
+    ending_of(&c.frames)
+}
+
+fn ending_of(frames: &[common::Frame]) -> (Ending, Option<usize>, Success, Option<Rule>) {
+    let (report, _) = common::analyze_frames(frames);
+    let outcome = report.connections[0].outcome.clone().expect("it is of SMB Direct");
+    (outcome.ending, outcome.closed_by, outcome.success, outcome.cause.map(|(rule, _)| rule))
+}
+
+/// A CREATE of the file "a" and its reply.
+fn create(c: &mut Conversation) {
+    let header = c.header(Command::CREATE);
+    let mut request = Vec::new();
+    header.emit(&mut request);
+    // \[MS-SMB2\] 2.2.13
+    request.extend([57, 0, 0, 0, 2, 0, 0, 0]);
+    request.extend([0; 16]);
+    request.extend([1, 0, 0, 0, 0x80, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+    request.extend([120, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'a', 0]);
+    c.message(C, &request);
+    // 2.2.14
+    let mut reply = vec![89, 0, 0, 0, 1, 0, 0, 0];
+    reply.extend([0; 48]);
+    reply.extend([0x80, 0, 0, 0, 0, 0, 0, 0]);
+    reply.extend([7; 16]);
+    reply.extend([0; 8]);
+    c.reply(&header, 0, &reply);
+}
+
+/// A CLOSE of that file, answered with this status.
+fn close(c: &mut Conversation, status: u32) {
+    let header = c.header(Command::CLOSE);
+    let mut request = Vec::new();
+    header.emit(&mut request);
+    request.extend([24, 0, 0, 0, 0, 0, 0, 0]);
+    request.extend([7; 16]);
+    c.message(C, &request);
+    let mut body = vec![60, 0];
+    body.resize(60, 0);
+    c.reply(&header, status, if status == 0 { &body } else { &[9, 0, 0, 0, 0, 0, 0, 0, 0] });
+}
+
+/// A request without parameters, and its reply.
+fn simple(c: &mut Conversation, command: Command) {
+    let header = c.header(command);
+    c.message(C, &encode::empty(&header));
+    c.reply(&header, 0, &[4, 0, 0, 0]);
+}
+
+fn fin(c: &mut Conversation, by: usize) {
+    let seq = c.next_seq(by);
+    c.segment(by, seq, FIN, 0xffff, &[]);
+}
+
+#[test]
+fn a_server_that_hangs_up_on_an_open_file_broke_off() {
+    let closed = |by: usize, before: fn(&mut Conversation)| {
+        ending(|c| {
+            create(c);
+            before(c);
+            fin(c, by);
+        })
+    };
+    assert_eq!(closed(S, |_| ()), (Ending::Aborted, Some(S), Success::No, Some(Rule::CmDisconnect)));
+    let in_order = |by: usize| (Ending::Closed, Some(by), Success::Yes, None);
+    assert_eq!(closed(C, |_| ()), in_order(C), "a client may leave");
+    // \[MS-SMB2\] 3.3.5.6, 3.3.5.8, 3.3.5.10
+    assert_eq!(closed(S, |c| close(c, 0)), in_order(S));
+    assert_eq!(closed(S, |c| close(c, 0xc000_0128)), in_order(S), "STATUS_FILE_CLOSED: it is not open");
+    assert_eq!(closed(S, |c| close(c, 0xc000_0203)), in_order(S), "STATUS_USER_SESSION_DELETED");
+    assert_eq!(closed(S, |c| simple(c, Command::TREE_DISCONNECT)), in_order(S));
+    assert_eq!(closed(S, |c| simple(c, Command::LOGOFF)), in_order(S));
+    assert_eq!(closed(S, |c| c.wait(900 * SECOND)), in_order(S), "an idle client");
+}
+
+#[test]
+fn half_a_request_is_open() {
+    let cut = |wait: i64| {
+        ending(|c| {
+            c.echo();
+            let header: Header = c.header(Command::ECHO);
+            let whole = encode::empty(&header);
+            c.data(C, carrying(8, 40, whole.len() - 40), &whole[..40]);
+            c.wait(wait);
+            fin(c, S);
+        })
+    };
+    assert_eq!(cut(0).0, Ending::HungUp { requests: 1 });
+    assert_eq!(cut(0).1, Some(S));
+}
+
+#[test]
+fn an_end_that_its_acknowledgment_shows_counts() {
+    // the client's FIN is not in the capture, the one of the server acknowledges it
+    let of = |lost: bool| {
+        let mut c = Conversation::default();
+        c.smb_iwarp();
+        c.smb2_negotiate();
+        c.echo();
+        fin(&mut c, C);
+        if lost {
+            c.frames.pop();
+        }
+        c.seq[C] += 1;
+        fin(&mut c, S);
+        ending_of(&c.frames)
+    };
+    assert_eq!([of(false).1, of(true).1], [Some(C); 2]);
+}
