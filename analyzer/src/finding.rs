@@ -440,14 +440,6 @@ impl Findings {
         finding.why = why.filter(|why| finding.count == 1 || finding.why == Some(why));
     }
 
-    /// The same, if the text does not end with it.
-    pub fn add_once(&mut self, rule: Rule, connection: Option<u32>, by: Blame, more: &str) {
-        let known = self.index.get(&(rule, connection, by)).map(|at| &self.kept[*at]);
-        if known.is_some_and(|finding| !finding.text.ends_with(more)) {
-            self.add_to(rule, connection, by, more);
-        }
-    }
-
     /// Adds the consequence to the text of a finding.
     pub fn add_to(&mut self, rule: Rule, connection: Option<u32>, by: Blame, more: &str) {
         let Some(&at) = self.index.get(&(rule, connection, by)) else { return };

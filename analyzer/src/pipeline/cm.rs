@@ -186,11 +186,6 @@ impl Requests {
         some && self.list.iter().all(|r| !r.rejected || r.made_good)
     }
 
-    /// True if some that were rejected were made good.
-    pub(super) fn some_made_good(&self) -> bool {
-        self.list.iter().any(|r| r.made_good)
-    }
-
     /// The REQ of a client became a connection.
     pub(super) fn connected(&mut self, request: &Request, slot: u32, connection: u32) {
         let is_it = |r: &&mut Request| (r.client, r.comm_id, r.qp) == (request.client, request.comm_id, request.qp);

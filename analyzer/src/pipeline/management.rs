@@ -316,7 +316,6 @@ impl Pipeline<dyn Sink> {
             return self.env.findings.because(Rule::CmReject, connection, Blame::Unknown, why);
         }
         let blame = if by_server { Blame::Server } else { Blame::Client };
-        let is_later = connection.is_none() && self.requests.some_made_good();
         self.env.report(
             Rule::CmReject,
             blame,
@@ -325,9 +324,6 @@ impl Pipeline<dyn Sink> {
             format_args!("RDMA-CM REQ to port {port} was rejected: {reason}"),
         );
         self.env.findings.because(Rule::CmReject, connection, blame, crate::path::why_rejected(reason));
-        if is_later {
-            self.env.findings.add_once(Rule::CmReject, None, blame, "; others after that were rejected again");
-        }
     }
 
     fn cm_disconnect(&mut self, at: At, packet: &Packet<'_>, local: u32, remote: u32) {

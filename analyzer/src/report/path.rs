@@ -629,10 +629,17 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
         let text = format!("; the hosts had an RDMA connection {took} after it");
         all.push(LaterEvents { cause: (Rule::CmReject, Blame::Server), connection: None, replaced: true, text });
     }
-    if went_on > 0 && went_on + made_good == rejected {
+    let is_without = went_on > 0 && went_on + made_good == rejected;
+    let text = match made_good {
+        0 if is_without => NO_SECOND,
+        0 => "",
+        _ if is_without => NO_MORE,
+        n if n < rejected => "; others after that were rejected again",
+        _ => "",
+    };
+    if !text.is_empty() {
         let cause = (Rule::CmReject, Blame::Server);
-        let text = if made_good == 0 { NO_SECOND.into() } else { NO_SECOND.replace("without it", "without these") };
-        all.push(LaterEvents { cause, connection: None, replaced: false, text });
+        all.push(LaterEvents { cause, connection: None, replaced: false, text: text.into() });
     }
     all
 }
@@ -663,6 +670,9 @@ fn handles(open: &[Arc<str>], later: &[&Connection]) -> String {
     format!("; {number} {was} open on it ({list}){again}")
 }
 
+/// The same of others, after one that was accepted.
+const NO_MORE: &str = "; others after that were rejected, too, and the session went on without them: multichannel was \
+    not established";
 /// Consequence of a second channel that is refused.
 const NO_SECOND: &str = "; the session went on without it: multichannel was not established";
 
@@ -1417,7 +1427,10 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             elsewhere.map_or(rest.clone(), |listed| format!("; rpcbind lists NFS for RDMA at port {listed}{rest}"));
         let silence =
             if unanswered.is_empty() { String::new() } else { format!("; no answer on {}", named(&unanswered)) };
-        let rest = format!("{silence}{rest}");
+        let mut mute = of(&|t| t.fate == AttemptOutcome::Mute);
+        mute.retain(|port| !answered.contains(port));
+        let mute = if mute.is_empty() { String::new() } else { format!("; no MPA Reply on {}", named(&mute)) };
+        let rest = format!("{silence}{mute}{rest}");
         match &clearest.fate {
             AttemptOutcome::Rejected(reason) => {
                 let text = format!("rejected RDMA on {ports}: {reason}{rest}");
