@@ -407,11 +407,10 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
                             || cause.time_ns <= effect.last_time_ns && effect.count <= cause.count
                     }
                     Relation::Next => {
-                        let after = effect.last_time_ns.saturating_sub(cause.last_time_ns);
                         let is_before = cause.time_ns.saturating_sub(effect.time_ns) <= MESSAGE;
-                        (is_before || is_seen_late(cause, effect))
-                            && (cause.frame <= effect.frame || cause.by == effect.by || is_seen_late(cause, effect))
-                            && (after <= ACCESS || after <= ANSWERED && effect.count <= cause.count)
+                        let is_its = cause.frame <= effect.frame || cause.by == effect.by;
+                        is_before && is_its && comes_soon(cause, effect)
+                            || is_seen_late(cause, effect) && comes_soon(cause, effect)
                     }
                     Relation::Answer => {
                         let mut asked: Vec<u64> = effect.frames.iter().copied().collect();
@@ -427,9 +426,8 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
                     }
                     Relation::OfPeer => cause.by != effect.by && cause.frame <= effect.frame,
                     Relation::Reaction => {
-                        cause.by != effect.by
-                            && (cause.frame <= effect.frame || is_seen_late(cause, effect))
-                            && effect.last_time_ns.saturating_sub(cause.last_time_ns) <= ACCESS
+                        let is_its = cause.frame <= effect.frame || is_seen_late(cause, effect);
+                        cause.by != effect.by && is_its && comes_soon(cause, effect)
                     }
                     Relation::Ahead => {
                         let is_soon = (0..=ACCESS).contains(&cause.time_ns.saturating_sub(effect.time_ns));
@@ -455,6 +453,17 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
 /// True if what a message announces wrongly shows only with a later one, and this may have followed from it before.
 fn is_seen_late(cause: &Finding, effect: &Finding) -> bool {
     cause.rule == Rule::SmbdFragRemaining && (0..=ACCESS).contains(&cause.time_ns.saturating_sub(effect.time_ns))
+}
+
+/// True if each occurrence of an effect comes soon after one of the cause, as far as they are remembered; or later, but
+/// no more often.
+fn comes_soon(cause: &Finding, effect: &Finding) -> bool {
+    let within = if effect.count <= cause.count { ANSWERED } else { ACCESS };
+    let is_after = |at: At| {
+        let is_soon = |of: At| (-ACCESS..=within).contains(&at.since(of));
+        cause.frames.omitted() > 0 || cause.frames.at().any(is_soon)
+    };
+    effect.frames.at().all(is_after) && effect.last_time_ns.saturating_sub(cause.last_time_ns) <= within
 }
 
 /// Findings by cause, the most important first.
@@ -502,7 +511,7 @@ pub fn of<'r>(report: &'r Report, ranked: &[&'r Finding]) -> Vec<Root<'r>> {
         let costly = if r.cost.saturating_mul(100) >= waited { r.cost } else { 0 };
         let last = r.severity == Severity::Note && (is_quirk(r.rule) || r.is_free());
         // the reason why there is no RDMA comes before everything else
-        let is_path = r.rule.row().group == Group::Path;
+        let is_path = r.rule.row().group == Group::Path && r.severity > Severity::Note;
         let first = (Reverse(r.fatal.is_some()), Reverse(is_path), Reverse(costly));
         let weight = (first, Reverse(r.severity), last, Reverse(r.certainty));
         (weight, Reverse(r.cost), Reverse(r.count), r.first, r.rule)

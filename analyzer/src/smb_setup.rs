@@ -54,6 +54,8 @@ pub struct SmbSetup {
     pub is_begun: bool,
     /// Time at which the client asked to bind this connection to a session as a channel, and the server's NTSTATUS.
     pub binding: Option<(At, Option<u32>)>,
+    /// The session that the client had before, and asked the server to end.
+    pub previous: Option<u64>,
     /// Time at which the client asked for the interfaces of the server.
     pub asked: Option<At>,
     /// Time at which the server answered that, and its NTSTATUS.
@@ -149,6 +151,7 @@ impl SmbSetup {
         self.set_up = self.set_up.or(other.set_up);
         self.refused = self.refused.or(other.refused);
         self.binding = self.binding.or(other.binding);
+        self.previous = self.previous.or(other.previous);
         self.asked = self.asked.or(other.asked);
         self.answered = self.answered.or(other.answered);
         self.obliged = self.obliged.or(other.obliged);
@@ -189,6 +192,7 @@ stored!(SmbSetup {
     refused,
     is_begun,
     binding,
+    previous,
     asked,
     answered,
     interfaces,

@@ -176,7 +176,7 @@ const ALONE_MAX: usize = 4;
 const SPREAD: i64 = 2_000;
 const SPREAD_PART: i64 = 16;
 const SPREAD_PART_SHORT: i64 = 4;
-const SPREAD_SHORT: i64 = 200_000;
+const SPREAD_SHORT: i64 = 1_000_000;
 /// Packets that wait for their copies at most.
 const WAITING_MAX: usize = 4096;
 /// Packets that had their copies which are remembered while a mirror is suspected.

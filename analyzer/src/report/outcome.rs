@@ -28,6 +28,8 @@ use rdmascope_dissector::wire::smb2::NtStatus;
 const PATIENCE: i64 = 1_000_000_000;
 /// ns without an answer after which a connection that is still open has failed.
 const STUCK: i64 = 10_000_000_000;
+/// ns for which a server waits at least for the negotiation of SMB Direct to begin.
+const SPEAKS: i64 = 4_000_000_000;
 /// ns after its last request from which on a connection is idle: its server may close it.
 const IDLE: i64 = 60_000_000_000;
 /// ns within which the end of a connection follows from a violation before it.
@@ -346,7 +348,9 @@ impl Facts {
 /// True if a request of a connection was answered with success shortly before its end.
 fn is_at_work(c: &Connection) -> bool {
     let worked = c.commands.iter().filter_map(|row| row.worked).max();
-    worked.zip(c.closed).is_some_and(|(at, (.., end))| end.since(at) < IDLE)
+    // what the server no longer knows is not open
+    let lost = c.commands.iter().filter(|row| row.failing.lost > 0).map(|row| row.failing.span.1).max();
+    worked.zip(c.closed).is_some_and(|(at, (.., end))| end.since(at) < IDLE && lost.is_none_or(|lost| lost <= at))
 }
 
 /// True if messages of the upper layer of a connection were understood.
@@ -588,7 +592,8 @@ fn no_negotiation(f: &Facts, closed_by: Option<usize>, waited: i64, fail: &mut i
             let by = if closed_by == Some(0) && waited < PATIENCE { Some(0) } else { Some(1) };
             fail(Ending::NoNegotiation, by, waited);
         }
-        // the client is to speak first
+        // the client is to speak first; a server that waits for it does so for 5 s (\[MS-SMBD\] 3.1.7.2)
+        [None, None] if closed_by == Some(1) && waited < SPEAKS => fail(Ending::NoNegotiation, Some(1), waited),
         [None, None] => fail(Ending::NoNegotiation, Some(0), waited),
     }
 }
@@ -734,6 +739,9 @@ impl fmt::Display for Sentence<'_> {
                     None => write!(f, "; {waited} later the capture ended"),
                 }
             }
+            Ending::HungUp { .. } if o.waited >= PATIENCE && o.by != o.closed_by && o.by == Some(0) => {
+                write!(f, ": nothing more of it for {waited}")
+            }
             Ending::HungUp { .. } if o.waited >= PATIENCE && o.by != o.closed_by => {
                 write!(f, ": no answer for {waited}")
             }
@@ -766,6 +774,12 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
     }
     if matches!(outcome.ending, Ending::Aborted) && !terminated {
         gone_before(connection, &mut outcome, findings);
+    }
+    let shuts_out =
+        |f: &Finding| f.connection == Some(connection.id) && (f.rule, f.by) == (Rule::TcpZeroWindow, Blame::Server);
+    if is_half(connection, &outcome) && findings.iter().any(shuts_out) {
+        // a client sends nothing into a window that is closed
+        outcome.by = Some(1);
     }
     if outcome.failed() {
         outcome.cause = cause(connection, &outcome, findings);
@@ -908,6 +922,14 @@ pub(crate) fn is_orderly(connection: &Connection) -> bool {
     connection.progress.broken_off.is_none() && connection.closed.is_some_and(|(_, how, _)| how != "RST")
 }
 
+/// True if all that was open at the end of a connection was a request of which only a part had been sent.
+fn is_half(connection: &Connection, outcome: &Outcome) -> bool {
+    let is_open = |row: &Command| row.unanswered > row.withdrawn && !may_wait(row.name);
+    matches!(outcome.ending, Ending::HungUp { requests: 1 })
+        && connection.progress.unfinished[0].is_some()
+        && !connection.commands.iter().any(is_open)
+}
+
 /// The rule of a failure that no other finding explains.
 fn own_rule(outcome: &Outcome, connection: &Connection) -> (Rule, Severity) {
     let is_tcp = connection.transport == Some(Transport::Tcp);
@@ -1008,6 +1030,12 @@ impl fmt::Display for Predicate<'_> {
             Ending::HungUp { requests } if o.by == o.closed_by => {
                 let plural = if requests == 1 { "" } else { "s" };
                 write!(f, "ended the connection ({how}) with {requests} request{plural} outstanding")
+            }
+            Ending::HungUp { .. } if is_half(self.connection, o) && o.by == Some(0) => {
+                write!(f, "did not finish a request in {waited}")
+            }
+            Ending::HungUp { .. } if is_half(self.connection, o) => {
+                write!(f, "took nothing more of a request for {waited}")
             }
             Ending::HungUp { requests } => {
                 let plural = if requests == 1 { "" } else { "s" };

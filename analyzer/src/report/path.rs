@@ -606,9 +606,9 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
                 .any(|other| other.first < o.at && other.closed.is_none_or(|(.., end)| end.time > o.at.time));
             // a session that has another channel keeps its handles, and may have closed them there; and who connects
             // again may have its server end the session that it had
-            let has_other = works
-                .iter()
-                .any(|other| other.id != c.id && (shares(&other) || other.first > c.first && other.first < o.at));
+            let ends_it = |other: &Connection| other.smb.setup.previous.is_some_and(|id| c.smb.sessions.contains(&id));
+            let has_other =
+                group.connections.iter().any(|other| other.id != c.id && (shares(&other) || ends_it(other)));
             if has_other && matches!(o.ending, Ending::Aborted) && is_orderly(c) {
                 let text = String::from("; the client had another connection, on which it may have been closed");
                 all.push(LaterEvents { cause, connection: Some(c.id), replaced: true, text });
@@ -942,8 +942,12 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 && (waited >= PATIENCE || c.closed.is_some())
             {
                 // what was asked on a connection that is older than the capture, and what was answered, is not known
-                let is_mute = c.transport == Some(Transport::Iwarp) && !c.progress.unheard;
-                if is_mute { AttemptOutcome::Mute } else { AttemptOutcome::Silent }
+                match (c.transport == Some(Transport::Iwarp), c.progress.unheard) {
+                    (true, false) => AttemptOutcome::Mute,
+                    // its TCP answered, and was asked for nothing
+                    (false, false) => AttemptOutcome::Open,
+                    (_, true) => AttemptOutcome::Silent,
+                }
             } else {
                 AttemptOutcome::Open
             };

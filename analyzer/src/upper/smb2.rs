@@ -649,6 +649,15 @@ fn broken(cx: &mut FrameContext<'_>, client: End, at: At, wrong: MessageIdViolat
     }
 }
 
+/// Cause of a failure that is about room (\[MS-ERREF\] 2.3.1).
+const fn of_space(status: Option<u32>) -> Option<&'static str> {
+    match status {
+        Some(0xc000_007f) => Some("The volume is full"),
+        Some(0xc000_0044) => Some("The user's quota is used up"),
+        _ => None,
+    }
+}
+
 /// A file that is open.
 #[derive(Clone, Debug)]
 struct OpenFile {
@@ -855,6 +864,7 @@ impl Walk<'_, '_, '_> {
             // the server is to end that session, with all that it has open (3.3.5.5.3)
             Ok(Body::SessionSetupRequest(setup)) if setup.fixed.previous_session_id != 0 => {
                 self.smb2.files.retain(|open| open.session != setup.fixed.previous_session_id);
+                self.smb2.smb.setup.previous = Some(setup.fixed.previous_session_id);
             }
             Ok(Body::SessionSetupRequest(setup)) if setup.fixed.binding() => {
                 self.smb2.context.shared();
@@ -1141,7 +1151,7 @@ impl Walk<'_, '_, '_> {
             }
             _ => {}
         }
-        if matches!(status, NtStatus::USER_SESSION_DELETED | NtStatus::NETWORK_SESSION_EXPIRED) {
+        if status == NtStatus::USER_SESSION_DELETED {
             self.smb2.files.retain(|open| open.session != header.session_id);
         }
         match &pdu.body {
@@ -1244,6 +1254,10 @@ impl Walk<'_, '_, '_> {
             let is_damage = exchange::Status(Family::Smb2, status.0).is_damage_of(command_name(header.command));
             let (rule, status) = (if is_damage { Rule::Smb2IoError } else { Rule::Smb2Error }, Status(status.0));
             self.report(rule, self.by, Rests::FRAME, format_args!("{command} failed: {status}"));
+            if is_damage {
+                let (blame, why) = (self.cx.blame(self.by), of_space(pending.exchange.status));
+                self.cx.env.findings.because(rule, Some(self.cx.about.id), blame, why);
+            }
         }
         if let Some(mut payload) = pending.payload.take() {
             let length = pending.exchange.bytes_moved;

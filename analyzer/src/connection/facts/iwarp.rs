@@ -497,7 +497,8 @@ impl Listener<'_> {
         if !startup.reply {
             connection.roles.learn(by, Source::Handshake);
             connection.opening.round_trip = connection.opening.tcp_opened.map(|opened| at.since(opened));
-        } else if !startup.reject {
+        } else if !startup.reject && connection.closed.is_none_or(|(closer, ..)| closer != Some(by.peer())) {
+            // who hung up before does not take it
             connection.opening.rdma_opened = Some(at);
         }
         self.connection.mpa_private(by, startup.reply, startup.rpc_rdma);

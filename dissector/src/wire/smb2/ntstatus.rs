@@ -77,8 +77,6 @@ impl NtStatus {
     pub const IO_DEVICE_ERROR: Self = Self(0xc000_0185);
     /// No such session.
     pub const USER_SESSION_DELETED: Self = Self(0xc000_0203);
-    /// The session has to be authenticated again.
-    pub const NETWORK_SESSION_EXPIRED: Self = Self(0xc000_035c);
     /// A message or its data could not be decrypted.
     pub const DECRYPTION_FAILED: Self = Self(0xc000_028b);
     /// The signature of data moved by RDMA is wrong.
