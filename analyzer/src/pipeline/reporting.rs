@@ -5,7 +5,7 @@ use crate::connection::facts;
 use crate::env::{Layer, Session};
 use crate::finding::{Certainty, Findings};
 use crate::path::Attempt;
-use crate::report::Report;
+use crate::report::{Report, silence};
 use crate::rpcbind::Registrations;
 use crate::sink::Sink;
 use crate::{audit, failing, path, report};
@@ -83,6 +83,7 @@ impl Pipeline<dyn Sink> {
         let sessions = core::mem::take(&mut self.env.sessions);
         let mut report = self.assemble(connections, capture, slowest, sessions);
         path::conclude(&mut report, attempts, &self.unreachable);
+        silence::conclude(&mut report);
         failing::conclude(&mut report);
         audit::conclude(&mut report);
         report

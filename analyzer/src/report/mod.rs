@@ -16,6 +16,7 @@ pub mod answer;
 pub mod outcome;
 pub mod path;
 pub mod session;
+pub(crate) mod silence;
 pub mod totals;
 
 pub use crate::sink::{Parts, Quiet, Sink};
