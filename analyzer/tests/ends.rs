@@ -112,6 +112,57 @@ fn half_a_request_is_open() {
 }
 
 #[test]
+fn who_hangs_up_before_the_negotiation_began() {
+    // what the client does after 5 s without a Reply, and the server right after its own
+    let of = |make: fn(&mut Conversation)| {
+        let mut c = Conversation::default();
+        c.tcp_open();
+        c.mpa(Conversation::startup(false));
+        make(&mut c);
+        let (report, _) = common::analyze_frames(&c.frames);
+        report.connections[0].outcome.clone().map(|outcome| (outcome.ending, outcome.by))
+    };
+    let gives_up = |c: &mut Conversation| {
+        c.wait(5 * SECOND);
+        fin(c, C);
+        c.mpa(Conversation::startup(true));
+    };
+    assert_eq!(of(gives_up), Some((Ending::NoTransport, Some(S))));
+    let hangs_up = |c: &mut Conversation| {
+        c.mpa(Conversation::startup(true));
+        fin(c, S);
+    };
+    assert_eq!(of(hangs_up), Some((Ending::NoNegotiation, Some(S))));
+}
+
+#[test]
+fn an_end_of_which_nothing_more_is_captured_was_lost_by_the_capture() {
+    let lost = |from: usize| {
+        let mut c = Conversation::default();
+        c.smb_iwarp();
+        c.smb2_negotiate();
+        for _ in 0..20 {
+            c.wait(SECOND);
+            c.echo();
+        }
+        let is_servers = |frame: &common::Frame| frame.bytes[..6] == c.frames[1].bytes[..6];
+        let mut place = 0;
+        let kept: Vec<common::Frame> = c
+            .frames
+            .iter()
+            .filter(|frame| {
+                place += 1;
+                place < from || !is_servers(frame)
+            })
+            .map(|frame| common::Frame { meta: frame.meta, bytes: frame.bytes.clone() })
+            .collect();
+        let (report, _) = common::analyze_frames(&kept);
+        report.findings.iter().filter(|f| f.rule == Rule::CaptureLoss).count()
+    };
+    assert_eq!([lost(40), lost(usize::MAX)], [1, 0]);
+}
+
+#[test]
 fn an_end_that_its_acknowledgment_shows_counts() {
     // the client's FIN is not in the capture, the one of the server acknowledges it
     let of = |lost: bool| {
