@@ -505,13 +505,14 @@ pub fn of<'r>(report: &'r Report, ranked: &[&'r Finding]) -> Vec<Root<'r>> {
         root.effects.sort_by_key(|e| (Reverse(e.severity), e.first));
     }
     let waited = report.connections.iter().map(|c| c.time.sum()).fold(0, i64::saturating_add);
+    let is_grave = roots.iter().any(|r| r.severity > Severity::Note);
     roots.sort_by_key(|r| {
         // a root that cost a hundredth of all requests' time comes first, by cost, whatever its severity; then the
         // rules that were broken; then notes
         let costly = if r.cost.saturating_mul(100) >= waited { r.cost } else { 0 };
         let last = r.severity == Severity::Note && (is_quirk(r.rule) || r.is_free());
         // the reason why there is no RDMA comes before everything else
-        let is_path = r.rule.row().group == Group::Path && r.severity > Severity::Note;
+        let is_path = r.rule.row().group == Group::Path && (r.severity > Severity::Note || !is_grave);
         let first = (Reverse(r.fatal.is_some()), Reverse(is_path), Reverse(costly));
         let weight = (first, Reverse(r.severity), last, Reverse(r.certainty));
         (weight, Reverse(r.cost), Reverse(r.count), r.first, r.rule)
