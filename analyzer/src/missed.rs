@@ -403,11 +403,6 @@ impl Missed {
         !self.is_absent(end) && self.is_absent(end.peer()) && self.directions.iter().all(is_whole)
     }
 
-    /// The last packet of an end that was captured in its order.
-    pub fn last(&self, end: End) -> Option<At> {
-        self.directions[end.index()].last
-    }
-
     /// True if no packet of an end was captured.
     pub fn is_absent(&self, end: End) -> bool {
         self.directions[end.index()].first.is_none()

@@ -335,6 +335,11 @@ impl Port {
         self.priority
     }
 
+    /// Its last packet; the default before the first.
+    pub fn last(&self) -> At {
+        self.last
+    }
+
     /// A packet of it was seen. Returns the frame and time of the one before; the default of the first.
     #[inline]
     pub fn sent(&mut self, at: At, mac: [u8; 6], priority: Option<u8>) -> At {

@@ -146,6 +146,8 @@ pub struct Progress {
     pub left: (u64, Option<At>),
     /// By side, of a message that has begun and is not whole: its last part.
     pub unfinished: [Option<At>; 2],
+    /// Sides whose receive window of TCP was closed to the end.
+    pub shut: [bool; 2],
     /// The side that broke it off by an error of the transport (a Terminate, or a NAK that is no request for packets),
     /// and when.
     pub broken_off: Option<(usize, At)>,
@@ -519,7 +521,7 @@ stored_enum!(Transport { RoceV2, Infiniband, Iwarp, Tcp });
 stored_enum!(Protocol { SmbDirect, RpcRdma, Smb2, Rpc, Unknown });
 stored_enum!(Handshake { Seen, Inferred, Pinned });
 stored!(Peer { address, port, qp });
-stored!(Progress { connected, missed, changed, silent, spoke_otherwise, negotiation, last_sent, dry, refused, oldest_open, left, unfinished, broken_off, unheard } if |p| p.broken_off.is_none_or(|(side, ..)| side < 2));
+stored!(Progress { connected, missed, changed, silent, spoke_otherwise, negotiation, last_sent, dry, refused, oldest_open, left, unfinished, shut, broken_off, unheard } if |p| p.broken_off.is_none_or(|(side, ..)| side < 2));
 stored!(Negotiated { max_send_size, max_receive_size, max_fragmented_size, max_read_write_size, status });
 stored!(Smb { dialect, sessions, signatures, encrypted, decrypted, verified, sealed, setup, opened, open, handles });
 stored!(SideReport {

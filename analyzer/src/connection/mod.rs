@@ -121,6 +121,8 @@ pub(crate) struct EndState {
     acked: (At, u32),
     /// The first acknowledgment of as much.
     acked_first: At,
+    /// Its receive window was closed, and did not open again.
+    pub(crate) is_shut: bool,
     /// The last stretch in which nothing of it was acknowledged: acknowledgment before it and its time, time of its
     /// end.
     unheard: ((At, u32), At),
@@ -702,7 +704,8 @@ impl ConnectionState {
         let by = closed.and_then(|(by, ..)| by);
         let end = closed.map_or(at, |(_, _, at)| at);
         for by in End::BOTH.into_iter().filter(|by| unseen[by.index()]) {
-            if let Some(last) = self.missed.last(by).filter(|last| end.since(*last) >= VANISHED) {
+            let last = Some(self.ends[by.index()].port.last()).filter(|last| *last != At::default());
+            if let Some(last) = last.filter(|last| end.since(*last) >= VANISHED) {
                 self.vanished(env, by, last);
             }
             self.gap(env, At { frame: u64::MAX, time: end.time }, by);
@@ -825,6 +828,7 @@ impl ConnectionState {
             oldest_open: upper.commands.oldest_open(),
             left: upper.commands.left(),
             unfinished: paired(client, messages.unfinished),
+            shut: paired(client, End::BOTH.map(|end| self.ends[end.index()].is_shut)),
             broken_off: self.broken_off().map(|(by, at)| (by_role(by), at)),
             unheard: self.missed.is_one_sided(client) && self.ends[client.peer().index()].acked.0 == At::default(),
         };

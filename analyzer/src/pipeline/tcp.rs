@@ -101,7 +101,7 @@ impl Pipeline<dyn Sink> {
         if listener.connection.missed.has_lost() {
             listener.settle(at.time);
         }
-        let copies = listener.connection.health.duplicates;
+        let (copies, was_open) = (listener.connection.health.duplicates, listener.connection.closed.is_none());
         flow.segment(at, end, segment, &self.tcp, t, &mut listener);
         let c = &mut s.connection;
         if c.health.duplicates == copies {
@@ -112,7 +112,8 @@ impl Pipeline<dyn Sink> {
             }
         }
         if c.established().is_none() && c.transport == Some(Transport::Iwarp) && segment.payload_length > 0 {
-            c.opening.spoke_otherwise |= c.roles.client() == Some(end.peer());
+            // what comes behind the end of its client is no answer any more
+            c.opening.spoke_otherwise |= was_open && c.roles.client() == Some(end.peer());
         }
         self.count_memory(at, slot);
     }

@@ -775,9 +775,7 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
     if matches!(outcome.ending, Ending::Aborted) && !terminated {
         gone_before(connection, &mut outcome, findings);
     }
-    let shuts_out =
-        |f: &Finding| f.connection == Some(connection.id) && (f.rule, f.by) == (Rule::TcpZeroWindow, Blame::Server);
-    if is_half(connection, &outcome) && findings.iter().any(shuts_out) {
+    if is_half(connection, &outcome) && connection.progress.shut[1] {
         // a client sends nothing into a window that is closed
         outcome.by = Some(1);
     }
@@ -997,6 +995,9 @@ impl fmt::Display for Predicate<'_> {
             }
             Ending::NoNegotiation if self.connection.progress.negotiation[1].is_some() => {
                 write!(f, "ended the connection ({how}) {waited} after the negotiation, before any request")
+            }
+            Ending::NoNegotiation if o.by == o.closed_by && self.connection.progress.negotiation[0].is_none() => {
+                write!(f, "hung up ({how}) before the client had sent a Negotiate Request")
             }
             Ending::NoNegotiation if o.by == o.closed_by => {
                 write!(f, "hung up ({how}) {waited} after the Negotiate Request, without an answer")

@@ -951,6 +951,11 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             } else {
                 AttemptOutcome::Open
             };
+            let is_probe = c.transport == Some(Transport::Tcp) && !c.progress.unheard && c.handshake == Handshake::Seen;
+            if is_probe && fate == AttemptOutcome::Open {
+                // a port that was looked at is not tried
+                continue;
+            }
             let heard = c.closed.is_some() || c.progress.connected;
             let transport = Transport::Iwarp;
             requests.push(ConnectionRequest {

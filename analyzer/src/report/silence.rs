@@ -1,12 +1,15 @@
 //! Silences of an end on one connection, held against what it sent elsewhere: a host that answers others is there.
 
 use crate::finding::{Blame, Rule};
-use crate::report::{Connection, Report};
+use crate::report::{Connection, Report, Transport};
 use alloc::vec::Vec;
 
 /// Cause where the end speaks on other connections to the same peer.
 const ONE_WAY: &str = "Packets of this connection alone are dropped: one of several ways (a link of a bundle, a route, a \
     queue of an adapter), or packets of one size or priority";
+/// The same of queue pairs: one that is gone, or in an error, answers nothing (IBTA Vol 1 10.3.1).
+const ONE_QUEUE_PAIR: &str = "This queue pair alone is gone, or in an error, on the side that is silent: its program \
+    ended, or gave it up; or one of several ways between the two drops its packets";
 /// Cause where a reset is all that came back (RFC 9293 3.5.2).
 const UNKNOWN: &str = "The host was restarted meanwhile, or another one has its address now, or a firewall on the way \
     forgot the connection: who resets it does not know it";
@@ -23,8 +26,12 @@ pub(crate) fn conclude(report: &mut Report) {
         let Some(c) = report.connections.iter().find(|c| Some(c.id) == finding.connection) else { continue };
         let (from, to) = (finding.time_ns, finding.last_time_ns);
         if report.connections.iter().any(|other| is_beside(c, other) && has_sent(other, side, from, to)) {
-            told.push((c.id, finding.by, "; on other connections to the same peer it sent packets meanwhile", ONE_WAY));
-        } else if c.closed.is_some_and(|(by, how, at)| by == Some(side) && how == "RST" && at.time >= to) {
+            let is_packets = matches!(c.transport, Some(Transport::RoceV2 | Transport::Infiniband));
+            let why = if is_packets { ONE_QUEUE_PAIR } else { ONE_WAY };
+            told.push((c.id, finding.by, "; on other connections to the same peer it sent packets meanwhile", why));
+        } else if c.closed.is_some_and(|(by, how, at)| {
+            by == Some(side) && how == "RST" && at.time >= to && !has_sent(c, side, to, at.time.saturating_sub(1))
+        }) {
             told.push((c.id, finding.by, "; a reset was all that came back", UNKNOWN));
         }
     }

@@ -236,7 +236,10 @@ impl FlowSink for Listener<'_> {
                         sure,
                         format_args!("kept its receive window closed for {closed}"),
                     );
-                } else if took >= NEVER_OPENED {
+                } else {
+                    self.connection.ends[by.index()].is_shut = true;
+                }
+                if !is_open && took >= NEVER_OPENED {
                     let text = format_args!(
                         "closed its receive window and did not open it again: {closed} to the last segment"
                     );
