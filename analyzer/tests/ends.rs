@@ -13,12 +13,18 @@ use rdmascope_dissector::wire::smb2::header::{Command, Header};
 const SECOND: i64 = 1_000_000_000;
 const FIN: u8 = 0x11;
 
-/// The ending of the connection that `make` builds after the negotiation of SMB2, the side that closed it, its success,
-/// and the rules that explain a failure.
-fn ending(make: impl FnOnce(&mut Conversation)) -> (Ending, Option<usize>, Success, Option<Rule>) {
+/// A conversation that has agreed on SMB2.
+fn negotiated() -> Conversation {
     let mut c = Conversation::default();
     c.smb_iwarp();
     c.smb2_negotiate();
+    c
+}
+
+/// The ending of the connection that `make` builds after the negotiation of SMB2, the side that closed it, its success,
+/// and the rules that explain a failure.
+fn ending(make: impl FnOnce(&mut Conversation)) -> (Ending, Option<usize>, Success, Option<Rule>) {
+    let mut c = negotiated();
     make(&mut c);
     ending_of(&c.frames)
 }
@@ -138,9 +144,7 @@ fn who_hangs_up_before_the_negotiation_began() {
 #[test]
 fn an_end_of_which_nothing_more_is_captured_was_lost_by_the_capture() {
     let lost = |from: usize| {
-        let mut c = Conversation::default();
-        c.smb_iwarp();
-        c.smb2_negotiate();
+        let mut c = negotiated();
         for _ in 0..20 {
             c.wait(SECOND);
             c.echo();
@@ -166,9 +170,7 @@ fn an_end_of_which_nothing_more_is_captured_was_lost_by_the_capture() {
 fn an_end_that_its_acknowledgment_shows_counts() {
     // the client's FIN is not in the capture, the one of the server acknowledges it
     let of = |lost: bool| {
-        let mut c = Conversation::default();
-        c.smb_iwarp();
-        c.smb2_negotiate();
+        let mut c = negotiated();
         c.echo();
         fin(&mut c, C);
         if lost {

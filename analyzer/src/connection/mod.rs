@@ -16,7 +16,7 @@ use crate::devices::Device;
 use crate::env::Env;
 use crate::episodes::time::Owner;
 use crate::episodes::{Cause, Ceiling, Episode, Episodes, Kind, Waiter, not_before};
-use crate::finding::{Blame, Certainty, Rule, Site};
+use crate::finding::{Blame, Certainty, Rule};
 use crate::memory::{Fit, Memory};
 use crate::messages::Messages;
 use crate::messages::smbd::Smbd;
@@ -38,8 +38,6 @@ use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
 
 pub use crate::notes::{FIELDS, f};
 
-/// ns at the end of a connection without a packet of an end, though its peer acknowledged some, that are worth telling.
-const VANISHED: i64 = 1_000_000_000;
 /// ns without a packet in the middle of a message after which its sender is said to have stopped.
 const INTERRUPTED: i64 = 2_000_000;
 /// ns beyond the way there and back after which an end that has all that it needs is said to be late.
@@ -681,22 +679,6 @@ impl ConnectionState {
         }
     }
 
-    /// From a packet on the capture has nothing of an end, though its peer acknowledged more.
-    #[cold]
-    fn vanished(&mut self, env: &mut Env, by: End, last: At) {
-        let [from, to] = match context::blame(&self.roles, by) {
-            Blame::Client => ["the client", "the server"],
-            Blame::Server => ["the server", "the client"],
-            _ => ["one side", "the other"],
-        };
-        let site = Site { connection: Some(self.id), frame: last.frame, time_ns: last.time };
-        let text = format_args!(
-            "packets from {from} to {to} were acknowledged, and none after frame {} was captured",
-            last.frame
-        );
-        env.report(Rule::CaptureLoss, Blame::Capture, site, Certainty::Certain, text);
-    }
-
     /// The connection ends, or the capture does. `unseen`: for each end, true if its peer acknowledged more than was
     /// captured.
     pub fn finish(&mut self, env: &mut Env, at: At, unseen: [bool; 2]) {
@@ -704,10 +686,6 @@ impl ConnectionState {
         let by = closed.and_then(|(by, ..)| by);
         let end = closed.map_or(at, |(_, _, at)| at);
         for by in End::BOTH.into_iter().filter(|by| unseen[by.index()]) {
-            let last = Some(self.ends[by.index()].port.last()).filter(|last| *last != At::default());
-            if let Some(last) = last.filter(|last| end.since(*last) >= VANISHED) {
-                self.vanished(env, by, last);
-            }
             self.gap(env, At { frame: u64::MAX, time: end.time }, by);
         }
         let (mut cx, memory, messages, _) = self.parts(env, end, None);
@@ -788,7 +766,7 @@ impl ConnectionState {
     }
 
     /// True if TCP carries it.
-    fn is_over_tcp(&self) -> bool {
+    pub(crate) fn is_over_tcp(&self) -> bool {
         matches!(self.transport, Some(Transport::Tcp | Transport::Iwarp))
     }
 

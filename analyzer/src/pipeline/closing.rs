@@ -7,7 +7,6 @@ use crate::finding::Rule;
 use crate::op::{At, End};
 use crate::report;
 use crate::sink::Sink;
-use crate::summary::Transport;
 use alloc::vec::Vec;
 use hashbrown::HashSet;
 use rdmascope_dissector::trace::Off;
@@ -75,6 +74,7 @@ impl Pipeline<dyn Sink> {
         if let Some(shard) = &mut self.shard {
             shard.closes(self.env.now, self.env.lost_by_capture);
         }
+        facts::add_vanished(&gone.connection, unseen, at, &mut |finding| self.env.findings.add(finding));
         gone.connection.finish(&mut self.env, at, unseen);
         // the cost of losses is known now
         let view = gone.flow.loss_view();
@@ -88,8 +88,8 @@ impl Pipeline<dyn Sink> {
         let mut connection = gone.connection.summary();
         // frames lost at the very end show nowhere, but for those of TCP, where the end itself is numbered: a capture
         // that lost others may have lost these
-        let is_tcp = matches!(connection.transport, Some(Transport::Tcp | Transport::Iwarp));
-        connection.progress.missed |= self.env.has_lost() && !(is_tcp && connection.closed.is_some());
+        let is_numbered = gone.connection.is_over_tcp() && connection.closed.is_some();
+        connection.progress.missed |= self.env.has_lost() && !is_numbered;
         crate::outcome::conclude(&mut connection, &mut self.env.findings, at);
         if self.done.len() >= self.env.options.report_max && !self.env.options.fold {
             self.done_dropped += 1;

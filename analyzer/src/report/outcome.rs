@@ -318,12 +318,7 @@ impl Facts {
             accepted: c.negotiated.status == Some(0),
             messages: c.sides.map(|side| side.messages),
             answered: c.commands.iter().map(|r| r.count.saturating_sub(r.unanswered)).sum(),
-            unanswered: c
-                .commands
-                .iter()
-                .filter(|r| !may_wait(r.name))
-                .map(|r| r.unanswered - r.withdrawn.min(r.unanswered))
-                .sum(),
+            unanswered: unanswered(c),
             session: !is_smb || is_set_up || both_sealed || worked > 0,
             session_failures: setup.map_or(negotiation_failures, |r| r.errors),
             is_undecided: setup.is_none() || is_unbound(c) || refusal(c).is_some_and(user),
@@ -343,6 +338,11 @@ impl Facts {
             troubled: c.health.is_troubled(),
         }
     }
+}
+
+/// Requests of a connection that had no reply at the end, and must have one.
+fn unanswered(c: &Connection) -> u64 {
+    c.commands.iter().filter(|r| !may_wait(r.name)).map(|r| r.unanswered.saturating_sub(r.withdrawn)).sum()
 }
 
 /// True if a request of a connection was answered with success shortly before its end.
@@ -819,7 +819,7 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
 }
 
 /// The end of a side in pairs: 0 the client, 1 the server.
-fn side_of(blame: Blame) -> Option<usize> {
+pub(crate) fn side_of(blame: Blame) -> Option<usize> {
     match blame {
         Blame::Client => Some(0),
         Blame::Server => Some(1),
@@ -922,10 +922,9 @@ pub(crate) fn is_orderly(connection: &Connection) -> bool {
 
 /// True if all that was open at the end of a connection was a request of which only a part had been sent.
 fn is_half(connection: &Connection, outcome: &Outcome) -> bool {
-    let is_open = |row: &Command| row.unanswered > row.withdrawn && !may_wait(row.name);
     matches!(outcome.ending, Ending::HungUp { requests: 1 })
         && connection.progress.unfinished[0].is_some()
-        && !connection.commands.iter().any(is_open)
+        && unanswered(connection) == 0
 }
 
 /// The rule of a failure that no other finding explains.

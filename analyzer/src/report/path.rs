@@ -597,9 +597,7 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
                 }
                 (_, None) => format!("; {} to connect again failed", tried()),
             };
-            let shares = |other: &&&Connection| {
-                other.id != c.id && other.smb.sessions.iter().any(|id| c.smb.sessions.contains(id))
-            };
+            let shares = |other: &&&Connection| other.id != c.id && shares_session(c, other);
             let goes_on = works
                 .iter()
                 .filter(shares)
@@ -1540,11 +1538,10 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             read.by_rdma + write.by_rdma == 0 && read.inline + write.inline > 0 && is_large
         };
         // the channels of a session share its work; a server that was restarted gives the same ids again
-        let end = |c: &Connection| c.closed.map_or(c.last, |(.., at)| at);
         let of_one = direct.iter().filter(is_inline).map(|c| {
             let shares = |other: &&&'r Connection| {
                 let is_beside = other.first <= end(c) && c.first <= end(other);
-                other.id == c.id || is_beside && other.smb.sessions.iter().any(|id| c.smb.sessions.contains(id))
+                other.id == c.id || is_beside && shares_session(c, other)
             };
             direct.iter().filter(shares).copied().collect::<Vec<_>>()
         });
@@ -1629,7 +1626,6 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         if used.is_empty() {
             return self.add(Step::Kept, State::NotSeen, "", None);
         }
-        let end = |c: &Connection| c.closed.map_or(c.last, |(.., at)| at);
         let ended_before = |at: At| used.iter().copied().filter(move |c| end(c) < at);
         // one that RDMA joins begins a session that has several channels
         let is_alone = |c: &&Connection| {
@@ -1644,7 +1640,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         let is_doubtful = |c: &Connection| {
             let is_beside = |other: &Connection| {
                 let overlaps = used.iter().any(|r| other.first <= end(r) && r.first <= end(other));
-                does_work(other) && overlaps && !shares(other, &used)
+                does_work(other) && overlaps && !used.iter().any(|r| shares_session(other, r))
             };
             let others = self.tcp.iter().filter(|other| other.id != c.id);
             back.is_some() && (end(c).since(c.first) < BRIEF || others.copied().any(is_beside))
@@ -1788,9 +1784,14 @@ fn does_work(c: &Connection) -> bool {
             .any(|r| matches!(r.name, "READ" | "WRITE" | "CREATE" | "OPEN" | "GETATTR") && r.count > r.unanswered)
 }
 
-/// True if a connection carries a session that one of the others carries, too.
-fn shares(c: &Connection, others: &[&Connection]) -> bool {
-    others.iter().any(|other| other.smb.sessions.iter().any(|id| c.smb.sessions.contains(id)))
+/// True if two connections carry the same session.
+fn shares_session(c: &Connection, other: &Connection) -> bool {
+    other.smb.sessions.iter().any(|id| c.smb.sessions.contains(id))
+}
+
+/// The end of a connection, or its last frame.
+fn end(c: &Connection) -> At {
+    c.closed.map_or(c.last, |(.., at)| at)
 }
 
 /// True if the client left after the negotiation that the server accepted.

@@ -1,6 +1,7 @@
 //! Silences of an end on one connection, held against what it sent elsewhere: a host that answers others is there.
 
 use crate::finding::{Blame, Rule};
+use crate::outcome::side_of;
 use crate::report::{Connection, Report, Transport};
 use alloc::vec::Vec;
 
@@ -18,11 +19,7 @@ const UNKNOWN: &str = "The host was restarted meanwhile, or another one has its 
 pub(crate) fn conclude(report: &mut Report) {
     let mut told: Vec<(u32, Blame, &str, &'static str)> = Vec::new();
     for finding in report.findings.iter().filter(|f| f.rule == Rule::PeerSilent) {
-        let side = match finding.by {
-            Blame::Client => 0,
-            Blame::Server => 1,
-            _ => continue,
-        };
+        let Some(side) = side_of(finding.by) else { continue };
         let Some(c) = report.connections.iter().find(|c| Some(c.id) == finding.connection) else { continue };
         let (from, to) = (finding.time_ns, finding.last_time_ns);
         if report.connections.iter().any(|other| is_beside(c, other) && has_sent(other, side, from, to)) {

@@ -650,10 +650,10 @@ fn broken(cx: &mut FrameContext<'_>, client: End, at: At, wrong: MessageIdViolat
 }
 
 /// Cause of a failure that is about room (\[MS-ERREF\] 2.3.1).
-const fn of_space(status: Option<u32>) -> Option<&'static str> {
-    match status {
-        Some(0xc000_007f) => Some("The volume is full"),
-        Some(0xc000_0044) => Some("The user's quota is used up"),
+fn of_space(status: NtStatus) -> Option<&'static str> {
+    match status.name() {
+        Some("STATUS_DISK_FULL") => Some("The volume is full"),
+        Some("STATUS_QUOTA_EXCEEDED") => Some("The user's quota is used up"),
         _ => None,
     }
 }
@@ -1252,10 +1252,10 @@ impl Walk<'_, '_, '_> {
         }
         if failed {
             let is_damage = exchange::Status(Family::Smb2, status.0).is_damage_of(command_name(header.command));
-            let (rule, status) = (if is_damage { Rule::Smb2IoError } else { Rule::Smb2Error }, Status(status.0));
-            self.report(rule, self.by, Rests::FRAME, format_args!("{command} failed: {status}"));
+            let (rule, named) = (if is_damage { Rule::Smb2IoError } else { Rule::Smb2Error }, Status(status.0));
+            self.report(rule, self.by, Rests::FRAME, format_args!("{command} failed: {named}"));
             if is_damage {
-                let (blame, why) = (self.cx.blame(self.by), of_space(pending.exchange.status));
+                let (blame, why) = (self.cx.blame(self.by), of_space(status));
                 self.cx.env.findings.because(rule, Some(self.cx.about.id), blame, why);
             }
         }

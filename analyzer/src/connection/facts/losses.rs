@@ -491,6 +491,24 @@ fn seem_lost<'s>(
     found.finish(rules.lost, Blame::Network, Certainty::Guess, emit);
 }
 
+/// Reports ends of which the capture has nothing from a packet on, though their peers acknowledged more (`unseen`): `at`
+/// is the end of the capture.
+pub fn add_vanished(connection: &ConnectionState, unseen: [bool; 2], at: At, emit: &mut impl FnMut(Finding)) {
+    /// ns without a packet at the end that are worth telling.
+    const VANISHED: i64 = 1_000_000_000;
+    let end = connection.closed.map_or(at, |(.., at)| at);
+    for by in End::BOTH.into_iter().filter(|by| unseen[by.index()]) {
+        let last = connection.ends[by.index()].port.last();
+        if last == At::default() || end.since(last) < VANISHED {
+            continue;
+        }
+        let site = Site { connection: Some(connection.id), frame: last.frame, time_ns: last.time };
+        let way = Direction(connection, by);
+        let text = format!("packets {way} were acknowledged, and none after frame {} was captured", last.frame);
+        emit(Finding::new(Rule::CaptureLoss, Blame::Capture, site, Certainty::Certain, text));
+    }
+}
+
 /// Reports that all packets of these ends are in the capture twice.
 fn mirrored(connection: &ConnectionState, ends: [bool; 2], emit: &mut impl FnMut(Finding)) {
     let At { frame, time } = connection.first;

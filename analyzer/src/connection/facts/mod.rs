@@ -16,10 +16,9 @@ use crate::finding::{Blame, Certainty, Rule, Site};
 use crate::flow::losses::Unanswered;
 use crate::missed::{Lost, RESPONSE};
 use crate::op::{At, End, Gap};
-use crate::summary::Transport;
 use core::fmt;
 
-pub use losses::add_losses;
+pub use losses::{add_losses, add_vanished};
 
 /// A connection and everything it reports to, as a flow sees them.
 pub struct Listener<'c> {
@@ -92,8 +91,7 @@ impl Listener<'_> {
 
     /// So many packets, or at least as many as so many bytes of TCP were in: one.
     fn packets(&self, count: u32) -> u64 {
-        let is_tcp = matches!(self.connection.transport, Some(Transport::Tcp | Transport::Iwarp));
-        if is_tcp { count.min(1).into() } else { count.into() }
+        if self.connection.is_over_tcp() { count.min(1).into() } else { count.into() }
     }
 
     /// Reports what the capture lost, if it did not come in the time by which the frames of a capture may be out of
