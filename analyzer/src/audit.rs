@@ -56,7 +56,7 @@ const fn is_roce(c: &Connection) -> bool {
 }
 
 fn is_rdma(c: &Connection) -> bool {
-    c.transport.is_some_and(|t| t != Transport::Tcp)
+    c.transport.is_some_and(Transport::is_rdma)
 }
 
 fn is_iwarp(c: &Connection) -> bool {
@@ -574,7 +574,7 @@ mod tests {
 
     #[test]
     fn both_versions_of_roce() {
-        let old = connection(1, Transport::Infiniband, Some(Gid::RoceV1));
+        let old = connection(1, Transport::RoceV1, Some(Gid::RoceV1));
         assert_eq!(rules(alloc::vec![old.clone(), roce(2)]), [Rule::RcGid]);
         assert_eq!(rules(alloc::vec![old.clone(), Connection { id: 2, ..old }]), []);
         assert_eq!(rules(alloc::vec![connection(1, Transport::Infiniband, Some(Gid::Infiniband)), roce(2)]), []);

@@ -15,7 +15,9 @@ use rdmascope_dissector::frame::Addr;
 pub enum Transport {
     /// RoCE version 2.
     RoceV2,
-    /// InfiniBand, and RoCE version 1.
+    /// RoCE version 1.
+    RoceV1,
+    /// InfiniBand.
     Infiniband,
     /// MPA over TCP.
     Iwarp,
@@ -24,11 +26,11 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The word of the JSON report.
+    /// The word of the JSON report, which counts RoCE version 1 as InfiniBand.
     pub const fn key(self) -> &'static str {
         match self {
             Self::RoceV2 => "rocev2",
-            Self::Infiniband => "infiniband",
+            Self::RoceV1 | Self::Infiniband => "infiniband",
             Self::Iwarp => "iwarp",
             Self::Tcp => "tcp",
         }
@@ -38,10 +40,21 @@ impl Transport {
     pub const fn name(self) -> &'static str {
         match self {
             Self::RoceV2 => "RoCEv2",
+            Self::RoceV1 => "RoCE v1",
             Self::Infiniband => "InfiniBand",
             Self::Iwarp => "iWARP",
             Self::Tcp => "TCP",
         }
+    }
+
+    /// True if it has packets of InfiniBand: queue pairs and packet sequence numbers instead of a byte stream.
+    pub const fn is_packets(self) -> bool {
+        matches!(self, Self::RoceV2 | Self::RoceV1 | Self::Infiniband)
+    }
+
+    /// True for RDMA of any kind.
+    pub const fn is_rdma(self) -> bool {
+        !matches!(self, Self::Tcp)
     }
 }
 
@@ -517,7 +530,7 @@ pub fn address(address: &Addr) -> String {
     address.to_string()
 }
 
-stored_enum!(Transport { RoceV2, Infiniband, Iwarp, Tcp });
+stored_enum!(Transport { RoceV2, RoceV1, Infiniband, Iwarp, Tcp });
 stored_enum!(Protocol { SmbDirect, RpcRdma, Smb2, Rpc, Unknown });
 stored_enum!(Handshake { Seen, Inferred, Pinned });
 stored!(Peer { address, port, qp });

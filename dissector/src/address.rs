@@ -19,6 +19,17 @@ pub enum Addr {
     Mac([u8; 6]),
 }
 
+impl Addr {
+    /// The address that a GID stands for: the IPv4 address where it is mapped into IPv6, as RoCE does (IBTA annex A16
+    /// and A17.4.1).
+    pub const fn of_gid(gid: [u8; 16]) -> Self {
+        match gid {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Self::V4([a, b, c, d]),
+            _ => Self::V6(gid),
+        }
+    }
+}
+
 /// As people write it: `192.0.2.1`, `fe80::1`, `LID 7`, `52:54:00:00:00:01`; `?` where it is not known.
 impl Display for Addr {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

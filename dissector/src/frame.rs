@@ -1129,8 +1129,8 @@ impl<'a, 'p> Peel<'a, 'p> {
     /// From a GRH, which stands `before` bytes into `packet`.
     fn global<T: Trace>(&mut self, carrier: Carrier, packet: &'a [u8], before: usize, t: &mut T) -> Step<'a> {
         let (i, grh) = Grh::parse(packet.get(before..).unwrap_or(&[]), t)?;
-        self.packet.src = Addr::V6(grh.sgid);
-        self.packet.dst = Addr::V6(grh.dgid);
+        self.packet.src = Addr::of_gid(grh.sgid);
+        self.packet.dst = Addr::of_gid(grh.dgid);
         self.packet.ttl = grh.hoplmt;
         self.packet.ecn = (grh.tclass() & 0x03) as u8;
         self.packet.dscp = (grh.tclass() >> 2) as u8;

@@ -288,6 +288,8 @@ pub trait IbSink {
 #[derive(Clone, Debug, Default)]
 pub struct IbFlow {
     senders: [Sender; 2],
+    /// The handshake was captured: both ends are in the capture.
+    is_opened: bool,
     reads: u32,
     /// By sender.
     copies: [Copies; 2],
@@ -535,6 +537,7 @@ impl IbFlow {
         let sender = &mut self.senders[by.index()];
         (sender.next, sender.cursor) = (Some(psn & psn::MASK), psn & psn::MASK);
         sender.is_whole = true;
+        self.is_opened = true;
     }
 
     /// Sets for each end whether the capture has its invariant CRCs as they were sent: then a wrong one means that a
@@ -953,8 +956,9 @@ impl IbFlow {
         let at = At { time: over_by.map_or(at.time, |time| at.time.min(time)), ..at };
         let is_expected = recovery.is_under_way() || recovery.is_not_ready();
         // if nothing of the peer was captured at all, its silence says nothing
-        let peer_is_seen =
-            self.senders[by.index()].acked.is_some() || self.senders[by.peer().index()].last != At::default();
+        let peer_is_seen = self.is_opened
+            || self.senders[by.index()].acked.is_some()
+            || self.senders[by.peer().index()].last != At::default();
         let (ended, late) = recovery.end(at, over, self.losses(by));
         if let Some(late) = late
             && let Some(known) = self.senders[by.index()].late.replace(late)
@@ -962,7 +966,10 @@ impl IbFlow {
             known.misplaced(self.losses(by));
             sink.fact(at, by, IbFact::Misplaced);
         }
-        if !peer_is_seen {
+        // Responses to Reads that went by were answers, whatever became of them
+        let answered = self.senders[by.index()].answered.1;
+        let has_answered = |found: &Unanswered| !found.answered && answered > found.from.time;
+        if !peer_is_seen || self.losses(by).unanswered.as_ref().is_some_and(has_answered) {
             self.losses(by).unanswered = None;
         }
         if let Some(found) = self.losses(by).unanswered.filter(|found| !found.answered) {

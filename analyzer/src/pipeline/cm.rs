@@ -42,6 +42,8 @@ pub(super) struct Request {
     /// Of the service asked for; 0 if the service has no IP port.
     pub(super) port: u16,
     pub(super) source_port: u16,
+    /// IP addresses of both ends that the request names, the sender's first.
+    hosts: Option<[Addr; 2]>,
     /// Reads that the client can answer at a time.
     pub(super) responder_resources: u8,
     pub(super) path_mtu: Option<u16>,
@@ -367,6 +369,7 @@ impl Requests {
             at: r.at,
             client: r.client,
             server: r.server,
+            hosts: r.hosts,
             port: r.port,
             transport: r.transport,
             sent: r.repeats.saturating_add(1),
@@ -407,6 +410,7 @@ fn new_request(
         psn: message.head.starting_psn,
         port: message.service_id.port().map_or(0, |(_, port)| port),
         source_port: message.addresses.map_or(0, |a| a.source_port),
+        hosts: message.addresses.map(|a| [a.src, a.dst]),
         responder_resources: message.head.responder_resources,
         path_mtu: message.path_mtu(),
         ack_timeout: message.primary.local_ack_timeout(),

@@ -458,6 +458,7 @@ fn is_to_pair(slot: &Slot) -> bool {
 pub(super) fn carrier(ib: &IbPacket<'_>) -> Transport {
     match ib.carrier {
         Carrier::RoceV2 { .. } => Transport::RoceV2,
-        Carrier::RoceV1 | Carrier::Infiniband => Transport::Infiniband,
+        Carrier::RoceV1 => Transport::RoceV1,
+        Carrier::Infiniband => Transport::Infiniband,
     }
 }

@@ -432,7 +432,7 @@ pub fn of(f: &Facts) -> Option<Outcome> {
     let waited = since(last.unwrap_or(f.first));
     let open = since(f.oldest_open.unwrap_or(f.end));
     let is_over = f.closed.is_some() || waited >= STUCK;
-    let is_packets = matches!(f.transport, Some(Transport::RoceV2 | Transport::Infiniband));
+    let is_packets = f.transport.is_some_and(Transport::is_packets);
     let is_aborted = f.terminated || f.closed.is_some_and(|(_, reset)| reset) && reached > Stage::Asked;
     let mut fail = |ending: Ending, by: Option<usize>, waited: i64| {
         (outcome.ending, outcome.success, outcome.by, outcome.waited) = (ending, Success::No, by, waited);

@@ -76,6 +76,8 @@ pub struct Attempt {
     pub client: Addr,
     /// Address of the server.
     pub server: Addr,
+    /// IP addresses of both, client first, if the request names them.
+    pub hosts: Option<[Addr; 2]>,
     /// The port of the service; 0 if it has none.
     pub port: u16,
     /// Transport of the attempt.
@@ -451,7 +453,7 @@ pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[Undelivered])
     let rdma_servers: Vec<(Kind, Addr)> = report
         .connections
         .iter()
-        .filter(|c| c.transport.is_some_and(|t| t != Transport::Tcp) && c.progress.connected)
+        .filter(|c| c.transport.is_some_and(Transport::is_rdma) && c.progress.connected)
         .filter_map(|c| Some((kind_of(c)?, c.peers[1].address)))
         .collect();
     let strangers = tried_by_strangers(report, attempts);
@@ -469,7 +471,7 @@ pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[Undelivered])
 fn tried_by_strangers(report: &Report, attempts: &[Attempt]) -> HashSet<Addr> {
     let is_tcp = |c: &&Connection| c.transport == Some(Transport::Tcp) && kind_of(c) == Some(Kind::Smb);
     let known: HashSet<Addr> = report.connections.iter().filter(is_tcp).map(|c| c.peers[0].address).collect();
-    let is_try = |c: &&Connection| c.transport.is_some_and(|t| t != Transport::Tcp) || is_try(c);
+    let is_try = |c: &&Connection| c.transport.is_some_and(Transport::is_rdma) || is_try(c);
     let ends = report.connections.iter().filter(is_try).map(|c| (c.client_known, c.peers.map(|p| p.address)));
     let roles = ends.flat_map(|(is_sure, [a, b])| [Some((a, b)), (!is_sure).then_some((b, a))]).flatten();
     let asked = attempts.iter().map(|a| (a.client, a.server));
@@ -524,7 +526,7 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
     // times from REQs that were rejected to later connections of the same hosts whose REQ was not captured
     let mut unseen = Vec::new();
     for group in groups(report, attempts) {
-        let is_rdma = |c: &Connection| c.transport.is_some_and(|t| t != Transport::Tcp);
+        let is_rdma = |c: &Connection| c.transport.is_some_and(Transport::is_rdma);
         let outcome = |c: &'_ Connection| c.outcome.clone().filter(Outcome::failed);
         let refused =
             |c: &Connection| outcome(c).is_some_and(|o| matches!(o.ending, Ending::Refused | Ending::NoTransport));
@@ -698,7 +700,13 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
     let mut groups: Vec<Group<'r>> = Vec::new();
     let mut by_hosts: HashMap<(Kind, Addr, Addr), usize> = HashMap::new();
     let mut by_guids: HashMap<([u8; 16], [u8; 16]), usize> = HashMap::new();
+    // a GID or LID is the host whose IP address a connection request from it names
+    let named = attempts.iter().filter_map(|a| Some((a, a.hosts?)));
+    let hosts: HashMap<Addr, Addr> =
+        named.flat_map(|(a, [client, server])| [(a.client, client), (a.server, server)]).collect();
+    let host = |address: Addr| hosts.get(&address).copied().unwrap_or(address);
     let mut place = |kind: Kind, client: Addr, server: Addr, groups: &mut Vec<Group<'r>>| {
+        let (client, server) = (host(client), host(server));
         *by_hosts.entry((kind, client, server)).or_insert_with(|| {
             groups.push(Group {
                 kind,
@@ -977,7 +985,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             let is_theirs = |client: usize| {
                 c.peers[client].address == group.client && group.servers.contains(&c.peers[1 - client].address)
             };
-            let is_rdma = matches!(c.transport, Some(Transport::RoceV2 | Transport::Infiniband));
+            let is_rdma = c.transport.is_some_and(Transport::is_packets);
             is_rdma && c.protocol == Protocol::Unknown && c.rejected.is_none() && (is_theirs(0) || is_theirs(1))
         };
         let has_unknown_pair = report.connections.iter().find(is_pair).is_some();
@@ -1914,6 +1922,7 @@ mod tests {
             at: at(seconds),
             client: CLIENT,
             server: SERVER,
+            hosts: None,
             port,
             transport: Transport::RoceV2,
             sent: 1,

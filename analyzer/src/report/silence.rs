@@ -23,7 +23,7 @@ pub(crate) fn conclude(report: &mut Report) {
         let Some(c) = report.connections.iter().find(|c| Some(c.id) == finding.connection) else { continue };
         let (from, to) = (finding.time_ns, finding.last_time_ns);
         if report.connections.iter().any(|other| is_beside(c, other) && has_sent(other, side, from, to)) {
-            let is_packets = matches!(c.transport, Some(Transport::RoceV2 | Transport::Infiniband));
+            let is_packets = c.transport.is_some_and(Transport::is_packets);
             let why = if is_packets { ONE_QUEUE_PAIR } else { ONE_WAY };
             told.push((c.id, finding.by, "; on other connections to the same peer it sent packets meanwhile", why));
         } else if c.closed.is_some_and(|(by, how, at)| {

@@ -906,7 +906,7 @@ fn read_for(cx: &mut FrameContext<'_>, by: End, pending: &Pending, is_attributed
     let reduced = pending.names.done(true).filter(|(asked, _)| asked.is_reduced);
     let says: u64 = reduced.map(|(_, done)| u64::from(done.count)).sum();
     // sequence numbers show that the capture missed no Read
-    let is_counted = matches!(cx.about.transport, Some(Transport::RoceV2 | Transport::Infiniband | Transport::Iwarp));
+    let is_counted = cx.about.transport.is_some_and(Transport::is_rdma);
     let is_seen = is_counted && cx.about.opening_seen && is_attributed;
     if says == 0 || !is_seen || pending.names.status.is_some() {
         return;

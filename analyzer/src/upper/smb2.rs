@@ -1336,10 +1336,7 @@ impl Walk<'_, '_, '_> {
             // nothing at all: sequence numbers show that none was missed, or some Write of the connection was captured;
             // and the purpose of all Writes must be known
             0 => {
-                let is_counted = matches!(
-                    self.cx.about.transport,
-                    Some(Transport::RoceV2 | Transport::Infiniband | Transport::Iwarp)
-                );
+                let is_counted = self.cx.about.transport.is_some_and(Transport::is_rdma);
                 // if the capture began late, it may have been answered before, and the request be one that went out
                 // again
                 let is_first = self.smb2.first_reply.is_none_or(|first| pending.exchange.request < first);

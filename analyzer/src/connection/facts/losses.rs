@@ -666,10 +666,13 @@ fn silent(
     copies: u32,
     emit: &mut impl FnMut(Finding),
 ) {
-    // an end of which nothing was captured may have sent a lot
-    let Some(found) = losses.unanswered.filter(|_| !connection.missed.is_absent(by.peer())) else { return };
-    // and so may one that was captured from later on only; on packets, connection management may have been before
+    let Some(found) = losses.unanswered else { return };
+    // an end of which nothing was captured may have sent a lot, and so may one that was captured from later on only; on
+    // packets, connection management shows that both are in the capture
     let is_begun = !connection.is_over_tcp() && connection.opening.handshake == Handshake::Seen;
+    if !is_begun && connection.missed.is_absent(by.peer()) {
+        return;
+    }
     let is_late = !is_begun && connection.missed.begins_after(by.peer(), found.from);
     if is_late || connection.missed.is_missing(by.peer(), found.from, found.to) {
         return;

@@ -13,7 +13,7 @@ use rdmascope_analyzer::report::{Report, Transport};
 pub fn text(report: &Report) -> Option<String> {
     let answer = answer::answer(report)?;
     let unit =
-        if report.connections.iter().any(|c| matches!(c.transport, Some(Transport::RoceV2 | Transport::Infiniband))) {
+        if report.connections.iter().any(|c| c.transport.is_some_and(Transport::is_packets)) {
             "packet"
         } else {
             "segment"

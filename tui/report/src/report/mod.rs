@@ -628,7 +628,7 @@ pub fn is_storage(connection: &Connection) -> bool {
 
 /// True if a connection ended before a single request was made on it.
 pub fn came_to_nothing(connection: &Connection) -> bool {
-    let is_rdma = connection.transport.is_some_and(|t| t != Transport::Tcp);
+    let is_rdma = connection.transport.is_some_and(Transport::is_rdma);
     is_rdma
         && connection.commands.is_empty()
         && !connection.smb.encrypted

@@ -909,7 +909,7 @@ fn rdma(c: &Connection, paint: Paint) -> Vec<String> {
 
 fn transport(c: &Connection, paint: Paint) -> Vec<String> {
     let h = &c.health;
-    let is_ib = matches!(c.transport, Some(Transport::RoceV2 | Transport::Infiniband));
+    let is_ib = c.transport.is_some_and(Transport::is_packets);
     let is_iwarp = c.transport == Some(Transport::Iwarp);
     let mut pieces = Vec::new();
     let mut add = |shown: bool, what: &str, n: u64, tone: Tone| {
