@@ -181,6 +181,8 @@ pub struct Gap {
     pub count: u32,
     /// True if the receiver had them (so the capture lost them), as far as can be known.
     pub receiver_had_them: bool,
+    /// True if the receiver said that it did not have them.
+    pub is_asked: bool,
 }
 
 stored!(At { frame, time });

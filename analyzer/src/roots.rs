@@ -188,7 +188,9 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     (Rule::SmbdCreditDeadlock, Relation::After, &[Rule::SmbdCreditLast]),
     // packets that a capture missed explain gaps in it
     (Rule::RcGap, Relation::After, &[Rule::CaptureLoss, Rule::RcRetransmit, Rule::RcReorder]),
-    (Rule::RcNak, Relation::After, &[Rule::RcRetransmit, Rule::RcReorder]),
+    (Rule::RcNak, Relation::After, &[Rule::PathMtu, Rule::RcRetransmit, Rule::RcReorder]),
+    (Rule::RcRetransmit, Relation::After, &[Rule::PathMtu]),
+    (Rule::TcpLoss, Relation::After, &[Rule::PathMtu]),
     // a receiver drops it, so that it is sent again
     (Rule::RcRetransmit, Relation::After, &[Rule::RcPKey, Rule::RcVersion]),
     // a send without a credit finds no receive

@@ -2047,6 +2047,16 @@ rules! {
             lost on the way"],
         cure: "Look at that host and its link at the time that the finding gives: counters, console, suspend.",
     }
+    PathMtu "PATH-MTU" Error Transport "RFC 2923 2.1; IBTA Vol 1 9.7.5.1" {
+        title: "Large packets never arrive, and small ones do.",
+        says: "Every packet of a message but the last is as long as the path MTU that the ends agreed on. A link that \
+            takes only smaller ones drops it, on RoCE without a word. The sender repeats it until it gives up, while \
+            short packets between the same hosts pass.",
+        causes: ["The MTU of a switch port, VLAN or tunnel on the way is smaller than that of the hosts", "Jumbo frames \
+            are on at one end only", "A firewall drops the ICMP messages that would tell TCP the right size"],
+        cure: "From both hosts: ping -M do -s 8972 PEER (Windows: ping -f -l 8972 PEER), with smaller sizes until it \
+            passes. Then set one MTU on all hosts, switches and tunnels; RoCE with a path MTU of 4096 wants 4200 bytes.",
+    }
     TcpZeroWindow "TCP-ZERO-WINDOW" Warn Transport "RFC 9293 3.8.6" {
         title: "The receiver closed its TCP window.",
         says: "A window of zero stops the sender until the receiver has room.",

@@ -18,6 +18,7 @@ use super::copies::{Copies, DoubleDetector, Ids, Shown, is_mirrored, mark, may_b
 use super::losses::{ALL_CHANGED, BySender, LossView, Losses, Speaks, Tally, Unanswered, are_changed, tallied};
 use super::psn;
 use super::recovery::{Ended, HELD_BACK, Late, Recovery, Sent};
+use super::sizes::Sizes;
 use crate::devices::Measure;
 use crate::episodes::{Kind, sequence_of_psn};
 use crate::missed::BEHIND_MAX;
@@ -42,6 +43,10 @@ const READ_UNKNOWN: u32 = 1 << 16;
 const READS_MAX: usize = 256;
 /// A PSN further away than this belongs to another use of the same queue pair numbers, or comes behind a long hole.
 pub const JUMP_MAX: i32 = 1 << 16;
+/// Place of the sizes of requests.
+const REQUESTS: usize = 0;
+/// Place of the sizes of Responses to Reads.
+const RESPONSES: usize = 1;
 /// A copy that follows this closely on the original, in ns, was made by a mirror, not sent again.
 const COPY_TIME_MAX: i64 = 20_000;
 
@@ -319,6 +324,8 @@ pub struct IbFlow {
     ids: [Ids; 2],
     /// The packet at hand was sent long before others that came earlier, as its identification says.
     is_old: bool,
+    /// By sender: sizes of its requests, and of its Responses to Reads.
+    sizes: [[Sizes; 2]; 2],
     /// By end: the shortest time from a request to its acknowledgment, in ns.
     round_trip: [Option<i64>; 2],
     /// By end: the same of late.
@@ -839,6 +846,12 @@ impl IbFlow {
             thrice,
             may_be_mirrored: self.doubles.are_some()
                 || may_be_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again)),
+            stuck: self.sizes.each_ref().map(|[requests, responses]| {
+                let (stuck, arrived) = requests.stuck().or_else(|| responses.stuck())?;
+                let largest = requests.largest().max(responses.largest()).max(arrived);
+                (stuck.length > largest).then_some((stuck, largest))
+            }),
+            never_came: self.sizes.each_ref().map(|[requests, _]| requests.missing(self.mtu.unwrap_or(0))),
         }
     }
 
@@ -1100,7 +1113,7 @@ impl IbFlow {
             if receiver_had_them {
                 sender.skip(next, count);
             }
-            sink.fact(at, by, IbFact::Gap(Gap { at, by, count, receiver_had_them }));
+            sink.fact(at, by, IbFact::Gap(Gap { at, by, count, receiver_had_them, is_asked: false }));
             sender.open = None;
             sender.is_whole = false;
             sender.next = Some(number);
@@ -1341,7 +1354,13 @@ impl IbFlow {
             (true, false) => Why::Asked,
             (true, true) => Why::AskedBefore,
         };
-        sink.again(at, by, sequence_of_psn(number), why);
+        let sequence = sequence_of_psn(number);
+        sink.again(at, by, sequence, why);
+        let sizes = &mut self.sizes[by.index()][REQUESTS];
+        sizes.again(at, (sequence, sequence), request.payload_length);
+        if why != Why::Timer {
+            sizes.asked(sequence);
+        }
         self.sent_in_recovery(request, follows, false, sink);
         let sender = &mut self.senders[by.index()];
         // a Read takes as many numbers as its answer has packets
@@ -1579,9 +1598,14 @@ impl IbFlow {
             return;
         }
         let is_inside = count < missing || verb_of(first.row) == Verb::Write && !part_of(first.row).begins();
-        let gap = Gap { at: first.at, by, count: count as u32, receiver_had_them };
+        let behind = psn::add(next, count as u32);
+        let is_asked =
+            !receiver_had_them && sender.nak.is_some_and(|(asked, ..)| psn::is_within(asked, next, behind));
+        let gap = Gap { at: first.at, by, count: count as u32, receiver_had_them, is_asked };
+        if is_asked {
+            self.sizes[by.index()][REQUESTS].never_came(gap.at, gap.count);
+        }
         sink.fact(at, by, IbFact::Gap(gap));
-        let behind = psn::add(next, gap.count);
         if receiver_had_them {
             sender.skip(next, gap.count);
             if let Some(recovery) = sender.recovery.as_mut() {
@@ -1622,7 +1646,7 @@ impl IbFlow {
         if let Some(recovery) = sender.recovery.as_mut() {
             recovery.arrived(1, behind);
         }
-        let gap = Gap { at, by, count: 1, receiver_had_them: true };
+        let gap = Gap { at, by, count: 1, receiver_had_them: true, is_asked: false };
         if held.is_asked {
             sender.skip(held.psn, 1);
             self.losses(by).damaged_dropped.add(held.at, 1);
@@ -1640,7 +1664,7 @@ impl IbFlow {
         }
         garbled.push_back((number, damaged, at.time));
         self.losses(by).damaged_taken.add(damaged, 1);
-        sink.fact(at, by, IbFact::Garbled(Gap { at, by, count: 1, receiver_had_them: true }));
+        sink.fact(at, by, IbFact::Garbled(Gap { at, by, count: 1, receiver_had_them: true, is_asked: false }));
     }
 
     /// The receiver acknowledges a packet of a sender of which nothing undamaged was seen. Returns true if it is one
@@ -1724,6 +1748,17 @@ impl IbFlow {
         let sender = &mut self.senders[request.by.index()];
         let verb = verb_of(request.row);
         let part = part_of(request.row);
+        if sender.slack > 0 {
+            // the Responses to a Read end before the next request
+            for read in sender.reads.iter_mut().filter(|read| !read.span_known) {
+                let most = psn::ahead(request.psn, read.first).max(1).unsigned_abs();
+                read.span = read.span.min(most);
+            }
+        }
+        let number = sequence_of_psn(request.psn);
+        self.sizes[request.by.index()][REQUESTS].sent(number, request.payload_length);
+        // a requester that goes on has the Responses to what it asked for before
+        self.sizes[request.by.peer().index()][RESPONSES].arrived(sequence_of_psn(psn::add(request.psn, psn::MASK)));
         sender.slack = 0;
         sender.last = request.at;
         if sender.is_whole && part.begins() == sender.open.is_some() {
@@ -1854,6 +1889,9 @@ impl IbFlow {
                 if !self.has_begun(at, requester, psn::add(number, psn::MASK), sink) {
                     return;
                 }
+                let sizes = &mut self.sizes[requester.index()][REQUESTS];
+                sizes.arrived(sequence_of_psn(psn::add(number, psn::MASK)));
+                sizes.asked(sequence_of_psn(number));
                 // a packet from before the first one seen was lost on an unknown side, or not at all
                 if code.0 == 0 && !self.senders[requester.index()].is_before(number) {
                     let sender = &mut self.senders[requester.index()];
@@ -1966,6 +2004,7 @@ impl IbFlow {
         if sender.acked.is_none_or(|acked| (0..JUMP_MAX).contains(&psn::ahead(number, acked))) {
             sender.acked = Some(number);
         }
+        self.sizes[requester.index()][REQUESTS].arrived(sequence_of_psn(number));
         if let Some(recovery) = sender.recovery.as_mut() {
             let silence = recovery.answered(at);
             let is_back = (recovery.is_under_way() || recovery.is_not_ready())
@@ -2041,7 +2080,10 @@ impl IbFlow {
         if sender.acked.is_none_or(|acked| (0..JUMP_MAX).contains(&psn::ahead(number, acked))) {
             sender.acked = Some(number);
         }
-        sink.acknowledged(at, requester, sequence_of_psn(number), false);
+        let sequence = sequence_of_psn(number);
+        sink.acknowledged(at, requester, sequence, false);
+        self.sizes[requester.index()][REQUESTS].arrived(sequence);
+        let sizes = &mut self.sizes[by.index()][RESPONSES];
         let mut op = RdmaOp {
             at,
             by,
@@ -2077,6 +2119,8 @@ impl IbFlow {
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
                 if !copy {
                     came_again(losses.get_or_insert_default(), &mut sender.refilled, number, at);
+                    sizes.again(at, (sequence, sequence), packet.payload_length);
+                    sizes.asked(sequence);
                 }
                 return;
             }
@@ -2108,6 +2152,8 @@ impl IbFlow {
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
                 if !copy {
                     came_again(losses.get_or_insert_default(), &mut sender.refilled, number, at);
+                    sizes.again(at, (sequence, sequence), packet.payload_length);
+                    sizes.asked(sequence);
                 }
                 return;
             };
@@ -2162,6 +2208,7 @@ impl IbFlow {
         read.received = read.received.saturating_add(packet.payload_length);
         if ahead >= 0 {
             read.next = psn::add(number, 1);
+            sizes.sent(sequence, packet.payload_length);
         }
         // it ends with its last Response, or with the missing one that came after it
         let end = psn::add(read.first, read.span);

@@ -243,6 +243,8 @@ const BAD_MAX: u32 = 4;
 const FAR: u32 = 1 << 24;
 /// Bytes held back at most if only one direction was captured.
 const ONE_SIDED_HOLD_LIMIT: usize = 256 * 1024;
+/// ns after which a gap whose bytes have not come is not filled any more.
+const NEVER: i64 = 1_000_000_000;
 
 /// A damaged segment: where it was captured, and its first sequence number.
 type Garbled = (At, u32);
@@ -331,6 +333,8 @@ impl TcpFlow {
             thrice,
             may_be_mirrored: self.doubles.are_some()
                 || may_be_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into())),
+            stuck: self.repairs.each_ref().map(Repair::stuck),
+            never_came: self.repairs.each_ref().map(Repair::never_came),
         }
     }
 
@@ -406,10 +410,20 @@ impl TcpFlow {
     /// No more segments will come. If only one direction was captured, missing bytes were not acknowledged: the bytes
     /// held back behind them are reported now.
     pub fn finish<T: Trace, S: FlowSink>(&mut self, at: At, options: &Options, t: &mut T, out: &mut S) {
+        let end = self.reset.as_ref().map_or(self.last, |reset| self.last.max(reset.0));
         for by in End::BOTH {
             if !self.streams[by.peer().index()].started() {
                 let (stream, mut follow) = self.parts(at, by, &[], options, t, out);
                 stream.release(&mut |e| follow.event(e));
+            } else if let Some((count, since, is_asked)) = self.streams[by.index()].open_gap()
+                && end.time.saturating_sub(since) >= NEVER
+            {
+                // what stands behind it was not taken
+                let gap = Gap { at: end, by, count, receiver_had_them: false, is_asked };
+                if is_asked {
+                    self.repairs[by.index()].misses(end, count);
+                }
+                out.fact(end, by, FlowFact::Gap(gap));
             }
             if let Some(since) = self.zero_window_since[by.index()].take() {
                 out.fact(self.last, by, FlowFact::ZeroWindow { since, is_open: false });
@@ -829,6 +843,7 @@ impl TcpFlow {
             return;
         }
         if flags & SYN != 0 {
+            self.repairs[by.peer().index()].takes(segment.mss.unwrap_or_default());
             self.sound[by.index()] |= segment.check == Check::Good;
             if let Some(opening) = self.opening.as_mut().filter(|_| segment.check != Check::Bad) {
                 opening.unsure[by.index()] = None;
@@ -1020,7 +1035,7 @@ impl<T: Trace, S: FlowSink> Emitter<'_, T, S> {
             Event::Piece(_) => {}
             Event::Gap { count, receiver_had_them } => {
                 self.messages.lost(self.by);
-                let gap = Gap { at: self.at, by: self.by, count, receiver_had_them };
+                let gap = Gap { at: self.at, by: self.by, count, receiver_had_them, is_asked: false };
                 self.fact(FlowFact::Gap(gap));
             }
             Event::Retransmission { .. } if self.copy => {

@@ -3,6 +3,7 @@
 //! One event has one place here. A packet that was lost, the NAK that asked for it and everything that was
 //! retransmitted because of it are one loss; a packet that came late is reordering, whatever its receiver made of it.
 
+use super::sizes::{NeverCame, Stuck};
 use crate::finding::Frames;
 use crate::op::At;
 use alloc::boxed::Box;
@@ -144,8 +145,6 @@ pub struct Losses {
     pub recovery: i64,
     /// Time of the longest recovery.
     pub recovery_longest: i64,
-    /// Never came, for an unknown reason.
-    pub vanished: Tally,
     /// The same packet or segment was retransmitted repeatedly without an answer.
     pub unanswered: Option<Unanswered>,
     /// Held up between the sender and the capture point, by the sender's own clock.
@@ -180,6 +179,11 @@ pub struct LossView<'f> {
     pub thrice: Option<&'f [Tally; 2]>,
     /// True if a mirror may show everything twice: then all of this is only a guess.
     pub may_be_mirrored: bool,
+    /// By sender: a packet larger than all that arrived, which does not, and the bytes of payload of the largest that
+    /// did.
+    pub stuck: [Option<(Stuck, u32)>; 2],
+    /// By sender: packets, or bytes, that never came by though their receiver asked for them.
+    pub never_came: [Option<NeverCame>; 2],
 }
 
 /// Number of packets counted in each of two directions.

@@ -8,5 +8,6 @@ pub mod mpa;
 pub mod psn;
 pub mod recovery;
 pub mod repair;
+pub mod sizes;
 pub mod tcp;
 pub mod violation;

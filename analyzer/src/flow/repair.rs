@@ -8,6 +8,7 @@
 
 use super::losses::{Losses, Speaks, Unanswered};
 use super::recovery::HELD_BACK;
+use super::sizes::{NeverCame, Sizes, Stuck};
 use crate::op::At;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -308,6 +309,10 @@ pub struct Repair {
     held_up_until: i64,
     /// The shortest time from data to its acknowledgment, in ns.
     round_trip: Option<i64>,
+    /// Sizes of the sender's segments.
+    sizes: Sizes,
+    /// Bytes of the largest segment that its peer takes; 0 if that is unknown.
+    mss: u16,
 }
 
 /// True if `a` is before `b` on the circle of sequence numbers.
@@ -445,6 +450,7 @@ impl Repair {
         {
             over = self.late(at, delay, losses);
         }
+        self.sized(sent);
         match was {
             // the last byte again, which its peer has
             SegmentKind::New if self.newest.is_some_and(|(_, newest)| newest == end) => {
@@ -563,6 +569,45 @@ impl Repair {
         over
     }
 
+    /// The receiver takes segments of so many bytes at most.
+    pub fn takes(&mut self, mss: u16) {
+        self.mss = mss;
+    }
+
+    /// A segment larger than all that arrived, which does not, and the bytes of the largest that did.
+    pub fn stuck(&self) -> Option<(Stuck, u32)> {
+        self.sizes.stuck()
+    }
+
+    /// So many bytes never came by, though the receiver asked for them.
+    pub fn misses(&mut self, at: At, bytes: u32) {
+        self.sizes.never_came(at, bytes);
+    }
+
+    /// Bytes that never came by, though the receiver asked for them.
+    pub fn never_came(&self) -> Option<NeverCame> {
+        self.sizes.missing(self.mss.into())
+    }
+
+    fn sized(&mut self, sent: &Sent) {
+        /// No segment is larger on any network: it was captured before the adapter cut it.
+        const LARGEST: u32 = 9216;
+        let length = sent.end.wrapping_sub(sent.seq).min(if self.mss > 0 { self.mss.into() } else { u32::MAX });
+        if length > LARGEST {
+            return;
+        }
+        match sent.was {
+            SegmentKind::Repeated if self.acked.is_none_or(|acked| before(acked, sent.end)) => {
+                self.sizes.again(sent.at, (sent.seq, sent.end), length);
+                if self.hole == Some(sent.seq) {
+                    self.sizes.asked(sent.seq);
+                }
+            }
+            SegmentKind::Repeated => {}
+            SegmentKind::New | SegmentKind::Early | SegmentKind::Filled { .. } => self.sizes.sent(sent.end, length),
+        }
+    }
+
     fn again_of(&self, sent: &Sent, way: i64) -> Retransmission {
         let newest = self.newest.map_or(sent.at, |(at, _)| at);
         let since = match sent.age.map(|age| sent.at.time.saturating_sub(age)) {
@@ -632,6 +677,8 @@ impl Repair {
         }
         self.copies = 0;
         self.silent_since = None;
+        self.sizes.arrived(ack);
+        self.sizes.asked(ack);
         if self.acked.is_none_or(|acked| before(acked, ack)) {
             self.acked = Some(ack);
             self.hole = None;

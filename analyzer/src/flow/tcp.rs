@@ -418,6 +418,14 @@ impl Stream {
         }
     }
 
+    /// Bytes that are missing before the first segment that is held back, and since when, in ns; and true if the
+    /// receiver acknowledged all before them.
+    pub fn open_gap(&self) -> Option<(u32, i64, bool)> {
+        let (first, _) = self.held.first_key_value()?;
+        let count = u32::try_from(first.saturating_sub(self.next)).unwrap_or(u32::MAX);
+        Some((count, self.gap_since, self.acked == self.next))
+    }
+
     /// Emits all that is held back, with the gaps before it.
     pub fn release(&mut self, emit: &mut impl FnMut(Event<'_>)) {
         while !self.held.is_empty() {

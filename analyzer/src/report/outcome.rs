@@ -1097,6 +1097,7 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
     let is_too_young = |f: &Finding| {
         silent.is_some_and(|silent| f.frame > silent)
             && !is_silence(f.rule)
+            && f.rule != Rule::PathMtu
             && outcome.at.time.saturating_sub(f.last_time_ns) > FOLLOWS
     };
     let here = |f: &&Finding| f.connection == Some(connection.id) && is_grave(f) && before(f);
@@ -1110,6 +1111,8 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
         (Ending::OutOfCredits { .. }, _) => false,
         (Ending::Aborted, Rule::PeerSilent) => side_of(f.by).is_some_and(|by| outcome.by == Some(by)),
         (Ending::Refused, Rule::MpaReject | Rule::CmReject) => true,
+        // what never arrives leaves requests open, however long its sender tries
+        (_, Rule::PathMtu) => true,
         (Ending::NoNegotiation, rule) if rule.row().group == Group::Negotiate => true,
         (_, rule) if ends_connection(rule) => false,
         (_, Rule::Smb2Unanswered | Rule::RpcUnanswered) => false,

@@ -248,7 +248,7 @@ impl IbSink for Listener<'_> {
             IbFact::ResponsesMissed(count) => {
                 self.connection.missed.gap(by, at);
                 self.env.lost_by_capture += u64::from(count);
-                let gap = Gap { at, by, count, receiver_had_them: true };
+                let gap = Gap { at, by, count, receiver_had_them: true, is_asked: false };
                 self.connection.missed.lost(at.time, &gap, RESPONSE);
             }
             IbFact::ResponsesGarbled(_) => self.connection.missed.gap(by, at),
@@ -621,7 +621,7 @@ mod tests {
             let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
             let mut env = Env::new(Options::default(), alone::Listener::default());
             let mut flow = Listener { connection: &mut connection, env: &mut env };
-            let gap = |frame: u64| Gap { at: at(frame), by: End::A, count: 1, receiver_had_them: true };
+            let gap = |frame: u64| Gap { at: at(frame), by: End::A, count: 1, receiver_had_them: true, is_asked: false };
             flow.fact(at(2), End::A, IbFact::Gap(gap(2)));
             flow.settle(at(9).time);
             (0..found).for_each(|_| flow.fact(at(9), End::A, IbFact::Found(1)));
@@ -663,7 +663,7 @@ mod tests {
     #[test]
     fn packets_behind_a_gap_are_known_from_the_frame_that_shows_it() {
         let is_whole = |frame: u64| {
-            let gap = IbFact::Gap(Gap { at: at(5), by: End::B, count: 1, receiver_had_them: true });
+            let gap = IbFact::Gap(Gap { at: at(5), by: End::B, count: 1, receiver_had_them: true, is_asked: false });
             let (connection, found) = told(End::B, &[(frame, gap)]);
             assert_eq!(found, [(Rule::CaptureLoss, Blame::Capture)]);
             connection.missed.is_whole(Rests::since(at(5)).of(End::A))

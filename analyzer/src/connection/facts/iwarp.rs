@@ -645,7 +645,7 @@ mod tests {
 
     #[test]
     fn what_is_told_of_iwarp_alone() {
-        let gap = FlowFact::Gap(Gap { at: at(5), by: End::B, count: 1, receiver_had_them: true });
+        let gap = FlowFact::Gap(Gap { at: at(5), by: End::B, count: 1, receiver_had_them: true, is_asked: false });
         let rules = |transport: Transport, fact: FlowFact<'_>| told(transport, &[(at(5), End::B, fact)]).1;
         assert_eq!(
             [rules(Transport::Iwarp, FlowFact::Reset), rules(Transport::Tcp, FlowFact::Reset)],

@@ -8,6 +8,7 @@ use crate::episodes::{Cause, Episode, Kind};
 use crate::exchange::One;
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::flow::losses::{ALL_CHANGED, LossView, Losses, Speaks, Tally, are_changed};
+use crate::flow::sizes::{NeverCame, Stuck};
 use crate::messages::smbd::link;
 use crate::op::{At, End};
 use crate::stats::{FarLonger, Long, Usual, wait_of_timer};
@@ -182,8 +183,15 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
     misplaced(connection, losses(), rules, emit);
     needless(connection, losses(), rules, emit);
     damaged(connection, flow, losses(), rules, emit);
+    for (by, missing) in End::BOTH.into_iter().zip(flow.never_came) {
+        if let Some(missing) = missing {
+            never_came(connection, by, &missing, rules, emit);
+        }
+    }
     for (by, losses) in losses() {
-        silent(connection, by, losses, rules, 1, emit);
+        if !too_large(connection, by, flow.stuck[by.index()], rules, emit) {
+            silent(connection, by, losses, rules, 1, emit);
+        }
         nagle(connection, by, losses, emit);
     }
     held_up(connection, losses(), emit);
@@ -656,6 +664,71 @@ fn damaged<'s>(
         );
         emit(Finding::new(rules.damaged, Blame::Capture, site, Certainty::Guess, text).with_severity(Severity::Note));
     }
+}
+
+/// Reports packets that never came by, and that their receiver asked for in vain.
+fn never_came(
+    connection: &ConnectionState,
+    by: End,
+    missing: &NeverCame,
+    rules: &Rules,
+    emit: &mut impl FnMut(Finding),
+) {
+    /// Cause where packets of any size had come.
+    const BROKEN: &str = "The way to the receiver drops them, or their sender does not send them again: a capture at the \
+        sender shows which";
+    let site = Site { connection: Some(connection.id), frame: missing.at.frame, time_ns: missing.at.time };
+    let unit = if rules.unit == "segment" { "byte" } else { rules.unit };
+    let (count, way) = (Many(missing.count.into(), unit), Direction(connection, by));
+    let them = if missing.count == 1 { "it" } else { "them" };
+    let never = format!("{count} {way} never came, and the receiver asked for {them} in vain");
+    if missing.is_small {
+        let arrived = missing.arrived;
+        let text = format!("{never}; nothing that arrived has more than {arrived} bytes of payload");
+        return emit(Finding::new(Rule::PathMtu, Blame::Network, site, Certainty::Guess, text));
+    }
+    let text = format!("{never}: lost before the capture point");
+    let finding = Finding::new(Rule::RcGap, Blame::Network, site, Certainty::IfNothingWasMissed, text);
+    emit(Finding { why: Some(BROKEN), ..finding });
+}
+
+/// Reports a packet that does not arrive however often it is sent, where it is larger than all that arrived and its
+/// receiver is there. Returns true if it did.
+fn too_large(
+    connection: &ConnectionState,
+    by: End,
+    stuck: Option<(Stuck, u32)>,
+    rules: &Rules,
+    emit: &mut impl FnMut(Finding),
+) -> bool {
+    /// Bytes of payload that pass every network.
+    const SMALL: u32 = 512;
+    /// Times that a link which loses packets does not explain.
+    const CERTAIN: u32 = 5;
+    let Some((stuck, arrived)) = stuck.filter(|(stuck, arrived)| stuck.length >= SMALL && *arrived > 0) else {
+        return false;
+    };
+    // one that sends nothing any more may be gone
+    let closer = connection.closed.as_ref().filter(|(closer, ..)| *closer == Some(by.peer())).map(|(.., at)| *at);
+    let last = connection.ends[by.peer().index()].port.last();
+    let is_there = stuck.is_asked || [Some(last), closer].into_iter().flatten().any(|at| at.frame > stuck.first.frame);
+    if !is_there || connection.missed.is_missing(by.peer(), stuck.first, stuck.last) {
+        return false;
+    }
+    let is_sure = stuck.is_asked && stuck.again >= CERTAIN && !connection.missed.anything();
+    let certainty = if is_sure { Certainty::IfNothingWasMissed } else { Certainty::Guess };
+    let (way, unit, times) = (Direction(connection, by), rules.unit, stuck.again.saturating_add(1));
+    let text = format!(
+        "no {unit} {way} with more than {arrived} bytes of payload arrived: one with {} was sent {times} times (the last \
+         in frame {}), and its receiver was there",
+        stuck.length, stuck.last.frame
+    );
+    let site = Site { connection: Some(connection.id), frame: stuck.first.frame, time_ns: stuck.first.time };
+    let mut finding = Finding::new(Rule::PathMtu, Blame::Network, site, certainty, text);
+    finding.last_time_ns = stuck.last.time;
+    finding.frames.push(stuck.last);
+    emit(finding);
+    true
 }
 
 fn silent(

@@ -75,7 +75,7 @@ impl Listener<'_> {
         if gap.receiver_had_them {
             self.env.lost_by_capture += self.packets(gap.count);
             self.connection.missed.lost(at.time, gap, unit);
-        } else {
+        } else if !gap.is_asked {
             let count = Many(gap.count.into(), unit);
             let text = format_args!("{count} never came: lost by the capture, or on the wire and not repaired");
             self.wire(gap.at, Rule::RcGap, Blame::Unknown, Certainty::Guess, text);
@@ -153,7 +153,7 @@ mod tests {
         let mut env = Env::new(Options::default(), alone::Listener::default());
         connection.ends[End::B.index()].last_op = heard;
         let mut listener = Listener { connection: &mut connection, env: &mut env };
-        listener.lost(at(6), &Gap { at: at(5), by: End::B, count, receiver_had_them: true }, unit);
+        listener.lost(at(6), &Gap { at: at(5), by: End::B, count, receiver_had_them: true, is_asked: false }, unit);
         listener.settle(i64::MAX);
         let episodes = connection.episodes.iter().map(|e| (e.kind, e.begin, e.end, e.packets)).collect();
         (episodes, env.findings.iter().map(|f| f.text.clone()).collect())
