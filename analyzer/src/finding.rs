@@ -440,6 +440,27 @@ impl Findings {
         finding.why = why.filter(|why| finding.count == 1 || finding.why == Some(why));
     }
 
+    /// Blames the network for what an end did, whose text gets that end as its subject. False if there is no such
+    /// finding, or one of the network already.
+    pub fn acquit(&mut self, rule: Rule, connection: Option<u32>, by: Blame) -> bool {
+        let key = (rule, connection, Blame::Network);
+        if self.index.contains_key(&key) {
+            return false;
+        }
+        let Some(at) = self.index.remove(&(rule, connection, by)) else { return false };
+        let finding = &mut self.kept[at];
+        let subject = match by {
+            Blame::Client => "the client ",
+            Blame::Server => "the server ",
+            Blame::Unknown => "one of the two sides ",
+            Blame::Network | Blame::Capture => "",
+        };
+        finding.text.insert_str(0, subject);
+        finding.by = Blame::Network;
+        self.index.insert(key, at);
+        true
+    }
+
     /// Adds the consequence to the text of a finding.
     pub fn add_to(&mut self, rule: Rule, connection: Option<u32>, by: Blame, more: &str) {
         let Some(&at) = self.index.get(&(rule, connection, by)) else { return };

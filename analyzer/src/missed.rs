@@ -453,7 +453,13 @@ mod tests {
 
     #[test]
     fn what_comes_behind_its_acknowledgment_was_not_lost() {
-        let gap = |frame: u64, by: End, count: u32| Gap { at: at(frame), by, count, receiver_had_them: true, is_asked: false };
+        let gap = |frame: u64, by: End, count: u32| Gap {
+            at: at(frame),
+            by,
+            count,
+            receiver_had_them: true,
+            is_asked: false,
+        };
         let mut missed = Missed::default();
         missed.lost(1_000, &gap(1, End::A, 3), "packet");
         missed.lost(2_000, &gap(2, End::B, 5), "packet");

@@ -144,6 +144,9 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     (Rule::MpaCrc, Relation::After, &[Rule::MpaMarker]),
     (Rule::Smb2Unanswered, Relation::After, &[Rule::MpaMarker]),
     (Rule::RpcUnanswered, Relation::After, &[Rule::MpaMarker]),
+    // a host that acknowledges nothing answers nothing
+    (Rule::Smb2Unanswered, Relation::Same, &[Rule::PeerSilent]),
+    (Rule::RpcUnanswered, Relation::Same, &[Rule::PeerSilent]),
     // credits of a negotiation that failed
     (Rule::SmbdCreditOverrun, Relation::After, &[Rule::SmbdNegRspStatus, Rule::SmbdNegRspGranted]),
     (Rule::SmbdCreditStarved, Relation::After, &[Rule::SmbdNegRspStatus, Rule::SmbdNegRspGranted]),

@@ -879,6 +879,33 @@ fn damaged_then_good(c: &mut Conversation, packet: Vec<u8>) {
     c.frame(packet);
 }
 
+/// A server whose Write of 1,024 bytes goes out again and again: its client asks for it each time, because the reply
+/// behind it arrives. In the end it is acknowledged, if `arrives`.
+fn large_write(c: &mut Conversation, arrives: bool) {
+    c.smb();
+    c.echo();
+    let header = c.smb2_read(1, 1024, &[descriptor(5, 1024)]);
+    let (at, psn) = (c.frames.len(), c.psn[S]);
+    c.requested(S, Opcode::RC_RDMA_WRITE_ONLY, &Conversation::reth(5, address(5), 1024), &[0; 1024]);
+    let write = c.frames[at].bytes.clone();
+    c.frames.truncate(at + 1);
+    let behind = c.frames.len();
+    c.reply(&header, 0, &Conversation::read_body(1024));
+    let reply = c.frames[behind].bytes.clone();
+    c.frames.truncate(behind + 1);
+    for _ in 0..6 {
+        c.acknowledge(S, psn, 0x60);
+        c.wait(500 * MILLISECOND);
+        c.frame(write.clone());
+        c.frame(reply.clone());
+    }
+    if arrives {
+        c.acknowledge(S, psn + 1, 0x1f);
+    } else {
+        c.cm_disconnect(C);
+    }
+}
+
 /// The other end has no receive posted for the last Send of `by`, and asks for patience.
 fn not_ready(c: &mut Conversation, by: usize) {
     let psn = c.psn[by] - 1;
@@ -1377,6 +1404,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RcDuplicate, |c| with_packet(c, |c, p| { c.frame(p); c.again(); }), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcReorder, |c| two_packets(c, true), |c| two_packets(c, false)),
     (Rule::RcSpurious, |c| with_packet(c, |c, p| { let psn = c.psn[C] - 1; c.frame(p.clone()); c.acknowledge(C, psn, 0x1f); c.wait(MILLISECOND); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
+    (Rule::PathMtu, |c| large_write(c, false), |c| large_write(c, true)),
     (Rule::PeerSilent, |c| with_packet(c, |c, p| (0..5).for_each(|_| { c.frame(p.clone()); c.wait(SECOND); })), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcNak, |c| { c.smb(); let psn = c.psn[C]; c.acknowledge(C, psn, 0x61); c.echo(); }, |c| { c.smb(); let psn = c.psn[C]; c.acknowledge(C, psn, 0x60); c.echo(); }),
     (Rule::RcPKey, |c| with_packet(c, |c, p| { let p = with_bth(p, |bth| bth[2] = 0x7e); c.frame(p); }), |c| with_packet(c, |c, p| { let p = with_bth(p, |bth| bth[2] = 0x7f); c.frame(p); })),

@@ -18,7 +18,7 @@ use crate::wire::ib::bth::{Bth, Opcode};
 use crate::wire::ib::icrc::{self, Cover};
 use crate::wire::ib::net::{Grh, Lrh};
 use crate::wire::ib::{self, ext};
-pub use crate::wire::icmp::Unreachable;
+pub use crate::wire::icmp::{Reason, Unreachable};
 use crate::wire::iwarp::mpa;
 use crate::wire::link::{erf, ethernet, mpls, null, pause, sll, vlan};
 pub use crate::wire::tcp::Segment;

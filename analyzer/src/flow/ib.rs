@@ -1599,8 +1599,7 @@ impl IbFlow {
         }
         let is_inside = count < missing || verb_of(first.row) == Verb::Write && !part_of(first.row).begins();
         let behind = psn::add(next, count as u32);
-        let is_asked =
-            !receiver_had_them && sender.nak.is_some_and(|(asked, ..)| psn::is_within(asked, next, behind));
+        let is_asked = !receiver_had_them && sender.nak.is_some_and(|(asked, ..)| psn::is_within(asked, next, behind));
         let gap = Gap { at: first.at, by, count: count as u32, receiver_had_them, is_asked };
         if is_asked {
             self.sizes[by.index()][REQUESTS].never_came(gap.at, gap.count);

@@ -1900,7 +1900,7 @@ mod tests {
         let mut talk = Talk::new();
         talk.both(&a, &b, 30);
         talk.flow.trim();
-        assert!(talk.flow.memory() <= 2560, "{}", talk.flow.memory());
+        assert!(talk.flow.memory() <= 2816, "{}", talk.flow.memory());
     }
 
     #[test]

@@ -145,6 +145,8 @@ pub struct Losses {
     pub recovery: i64,
     /// Time of the longest recovery.
     pub recovery_longest: i64,
+    /// Time in ns up to which recoveries were counted.
+    recovered_until: i64,
     /// The same packet or segment was retransmitted repeatedly without an answer.
     pub unanswered: Option<Unanswered>,
     /// Held up between the sender and the capture point, by the sender's own clock.
@@ -245,7 +247,10 @@ impl Losses {
     pub fn recovered(&mut self, begin: At, end: At) {
         let took = end.time.saturating_sub(begin.time).max(0);
         self.recoveries += 1;
-        self.recovery = self.recovery.saturating_add(took);
+        // what one stop held up together waited once
+        let begun = if self.recoveries > 1 { begin.time.max(self.recovered_until) } else { begin.time };
+        self.recovery = self.recovery.saturating_add(end.time.saturating_sub(begun).max(0));
+        self.recovered_until = if self.recoveries > 1 { self.recovered_until.max(end.time) } else { end.time };
         self.recovery_longest = self.recovery_longest.max(took);
     }
 
@@ -338,6 +343,9 @@ mod tests {
             losses.recovered(at(begin), at(end));
         }
         assert_eq!((losses.recoveries, losses.recovery, losses.recovery_longest), (3, 30, 20));
+        // two at the same time
+        losses.recovered(at(65), at(90));
+        assert_eq!((losses.recoveries, losses.recovery, losses.recovery_longest), (4, 50, 25));
         losses.lost_before.add(at(1), 2);
         losses.lost_behind.add(at(1), 3);
         assert_eq!(losses.lost(), 5);

@@ -853,6 +853,7 @@ impl Repair {
         let clock = self.peers_clock.as_ref().map_or(0, |_| size_of::<PeerClock>());
         held_up
             + clock
+            + self.sizes.memory()
             + self.again.capacity() * size_of::<Retransmission>()
             + self.copied.capacity() * size_of::<(u32, u32, u64)>()
     }

@@ -3,6 +3,7 @@
 
 use crate::episodes::not_before;
 use crate::op::At;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Lengths that wait for their acknowledgment at a time, at most.
@@ -45,7 +46,13 @@ pub struct NeverCame {
 pub struct Sizes {
     /// The largest that arrived.
     arrived: u32,
-    /// Larger ones that were sent: number and length, one of each length.
+    /// What has not arrived so far, or never does.
+    open: Option<Box<Open>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Open {
+    /// Packets larger than all that arrived: number and length, one of each length.
     waiting: Vec<(u32, u32)>,
     stuck: Option<Stuck>,
     /// Packets that never came by: where the direction goes on, and their number.
@@ -63,15 +70,16 @@ impl Sizes {
 
     #[cold]
     fn waits(&mut self, number: u32, length: u32) {
-        if self.waiting.iter().any(|(_, waiting)| *waiting == length) {
+        let waiting = &mut self.open.get_or_insert_default().waiting;
+        if waiting.iter().any(|(_, waiting)| *waiting == length) {
             return;
         }
-        if self.waiting.len() >= WAITING_MAX {
+        if waiting.len() >= WAITING_MAX {
             // nothing is said of what is not known to be lost
             self.arrived = self.arrived.max(length);
             return;
         }
-        self.waiting.push((number, length));
+        waiting.push((number, length));
     }
 
     /// A packet that begins at one number and is acknowledged with another is sent again.
@@ -79,7 +87,8 @@ impl Sizes {
         if length <= self.arrived {
             return;
         }
-        match &mut self.stuck {
+        let known = &mut self.open.get_or_insert_default().stuck;
+        match known {
             Some(stuck) if stuck.begin == begin => {
                 stuck.again = stuck.again.saturating_add(1);
                 stuck.last = at;
@@ -89,30 +98,34 @@ impl Sizes {
             }
             // a sender goes back to the first one that is missing
             Some(stuck) if not_before(begin, stuck.begin) => {}
-            _ => self.stuck = Some(Stuck { begin, number, length, first: at, last: at, again: 1, is_asked: false }),
+            _ => *known = Some(Stuck { begin, number, length, first: at, last: at, again: 1, is_asked: false }),
         }
     }
 
     /// The receiver has all packets up to this number.
     #[inline]
     pub fn arrived(&mut self, number: u32) {
-        if !self.waiting.is_empty() || self.stuck.is_some() {
+        if self.open.is_some() {
             self.arrived_some(number);
         }
     }
 
     #[cold]
     fn arrived_some(&mut self, number: u32) {
-        for (_, length) in self.waiting.extract_if(.., |(waiting, _)| not_before(number, *waiting)) {
+        let Some(open) = &mut self.open else { return };
+        for (_, length) in open.waiting.extract_if(.., |(waiting, _)| not_before(number, *waiting)) {
             self.arrived = self.arrived.max(length);
         }
-        self.stuck = self.stuck.filter(|stuck| !not_before(number, stuck.number));
+        open.stuck = open.stuck.filter(|stuck| !not_before(number, stuck.number));
+        if open.waiting.is_empty() && open.stuck.is_none() && open.missing.is_none() {
+            self.open = None;
+        }
     }
 
     /// The receiver has all before this number, and says so again: packets that were sent behind it arrive.
     #[inline]
     pub fn asked(&mut self, number: u32) {
-        if let Some(stuck) = &mut self.stuck {
+        if let Some(stuck) = self.open.as_mut().and_then(|open| open.stuck.as_mut()) {
             stuck.is_asked |= not_before(stuck.begin, number);
         }
     }
@@ -122,20 +135,22 @@ impl Sizes {
     pub fn stuck(&self) -> Option<(Stuck, u32)> {
         /// Times that chance does not explain.
         const SEVERAL: u32 = 3;
-        self.stuck.filter(|stuck| stuck.again >= SEVERAL && stuck.length > self.arrived).map(|s| (s, self.arrived))
+        let stuck = self.open.as_ref()?.stuck;
+        stuck.filter(|stuck| stuck.again >= SEVERAL && stuck.length > self.arrived).map(|s| (s, self.arrived))
     }
 
     /// So many packets, or bytes of a stream, never came by, though their receiver asked for them.
     #[cold]
     pub fn never_came(&mut self, at: At, count: u32) {
-        let (first, known) = self.missing.unwrap_or((at, 0));
-        self.missing = Some((first, known.saturating_add(count)));
+        let missing = &mut self.open.get_or_insert_default().missing;
+        let (first, known) = missing.unwrap_or((at, 0));
+        *missing = Some((first, known.saturating_add(count)));
     }
 
     /// Packets that never came by, of a direction whose full packets have so many bytes; 0 if that is unknown.
     pub fn missing(&self, full: u32) -> Option<NeverCame> {
-        let arrived = self.arrived;
-        self.missing.map(|(at, count)| NeverCame { at, count, arrived, is_small: arrived > 0 && arrived < full })
+        let (arrived, missing) = (self.arrived, self.open.as_ref()?.missing);
+        missing.map(|(at, count)| NeverCame { at, count, arrived, is_small: arrived > 0 && arrived < full })
     }
 
     /// Bytes of payload of the largest packet that arrived.
@@ -145,7 +160,7 @@ impl Sizes {
 
     /// Bytes of memory besides its own size.
     pub fn memory(&self) -> usize {
-        self.waiting.capacity() * size_of::<(u32, u32)>()
+        self.open.as_ref().map_or(0, |open| size_of::<Open>() + open.waiting.capacity() * size_of::<(u32, u32)>())
     }
 }
 

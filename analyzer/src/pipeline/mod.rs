@@ -41,9 +41,10 @@ use crate::finding::{Blame, Certainty, Findings, Rule, Site};
 use crate::notes::Replies;
 use crate::op::{At, End};
 use crate::pieces::Assembly;
+use crate::report::undelivered::Undelivered;
 use crate::sink::{Quiet, Sink};
 use crate::totals::Totals;
-use crate::{path, pauses, report, rpcbind};
+use crate::{pauses, report, rpcbind};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -112,7 +113,7 @@ pub struct Pipeline<S: ?Sized = Quiet> {
     requests: Requests,
     damaged: Damaged,
     /// Datagrams that could not be delivered, and the sender that the ICMP error went to.
-    unreachable: Vec<path::Undelivered>,
+    unreachable: Vec<Undelivered>,
     datagrams: Datagrams,
     /// Rpcbind over UDP.
     rpcbind: crate::rpcbind::Datagrams,

@@ -83,7 +83,7 @@ impl Pipeline<dyn Sink> {
         let sessions = core::mem::take(&mut self.env.sessions);
         let mut report = self.assemble(connections, capture, slowest, sessions);
         path::conclude(&mut report, attempts, &self.unreachable);
-        silence::conclude(&mut report);
+        silence::conclude(&mut report, &self.unreachable);
         failing::conclude(&mut report);
         audit::conclude(&mut report);
         report

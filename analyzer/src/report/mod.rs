@@ -18,6 +18,7 @@ pub mod path;
 pub mod session;
 pub(crate) mod silence;
 pub mod totals;
+pub(crate) mod undelivered;
 
 pub use crate::sink::{Parts, Quiet, Sink};
 pub use crate::summary::*;

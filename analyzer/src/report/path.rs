@@ -15,6 +15,7 @@
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
 use crate::outcome::{Ending, Outcome, Purpose, Success, is_orderly};
+use crate::report::undelivered::{Undelivered, why_undelivered};
 use crate::report::{Connection, Handshake, Protocol, Report, Transport};
 use crate::rpcbind::Rpcbind;
 pub use crate::smb_setup::{Moved, SmbSetup};
@@ -25,7 +26,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroUsize;
 use hashbrown::{HashMap, HashSet};
-use rdmascope_dissector::frame::{Addr, Unreachable};
+use rdmascope_dissector::frame::{Addr, Reason};
 use rdmascope_dissector::text::{Elapsed, Grouped};
 use rdmascope_dissector::wire::ib::cm::RejectReason;
 use rdmascope_dissector::wire::smb2::NtStatus;
@@ -330,9 +331,6 @@ impl Path {
     }
 }
 
-/// A notice to a host that a packet was not delivered: time, sender and receiver of the notice, content.
-pub type Undelivered = (At, [Addr; 2], Unreachable);
-
 /// Outcome of an RDMA connection request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum AttemptOutcome {
@@ -341,7 +339,7 @@ enum AttemptOutcome {
     /// By a TCP reset.
     Reset,
     /// Host that reported it unreachable, and the reason.
-    Unreachable(Addr, &'static str),
+    Unreachable(Addr, Reason),
     /// Answered in another protocol.
     Otherwise,
     /// The server's TCP took the MPA Request, and nothing came back.
@@ -413,9 +411,7 @@ pub(crate) fn why_rejected(reason: RejectReason) -> Option<&'static str> {
 fn why_named(request: &ConnectionRequest) -> Option<&'static str> {
     let named = match &request.fate {
         AttemptOutcome::Rejected(named) => named,
-        AttemptOutcome::Unreachable(..) => {
-            return Some("A firewall or a router rejects it, or the host has no RDMA device at that address");
-        }
+        AttemptOutcome::Unreachable(by, reason) => return Some(why_undelivered(*reason, *by == request.to)),
         _ => return None,
     };
     let known = REJECTED.iter().find(|(reason, _)| reason.to_string() == *named);
@@ -878,7 +874,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         let (rdma, tcp): (Vec<&Connection>, Vec<&Connection>) = group.connections.iter().partition(|c| is_rdma(c));
         let undelivered = |protocol: u8, client: Addr, to: Addr, port: u16, since: At| {
             let is_it = |(at, [_, told], u): &&Undelivered| {
-                *at >= since && *told == client && u.protocol == protocol && u.to == to && u.port == port
+                *at >= since && *told == client && u.protocol == protocol && u.to == to && u.ports[1] == port
             };
             unreachable.iter().find(is_it).map(|(at, [by, _], u)| (*at, *by, u.reason))
         };
@@ -1458,8 +1454,8 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 // a router or a firewall on the way reports that, too
                 let (whose, blame) =
                     if *by == to { (String::new(), Blame::Server) } else { (format!(" of {to}"), Blame::Network) };
-                let text = format!("{by} reported that {what}{whose} cannot be reached ({reason}){rest}");
-                self.no(Step::Accepted, *reason, at, (refused, blame, certainty, text));
+                let text = format!("{by} reported that {what}{whose} cannot be reached ({}){rest}", reason.name());
+                self.no(Step::Accepted, reason.name(), at, (refused, blame, certainty, text));
             }
             AttemptOutcome::Reset => {
                 let text = format!("reset the connection to {ports}{rest}");
@@ -1846,6 +1842,7 @@ mod tests {
     use crate::report::{Command, Peer, Progress};
     use crate::rpcbind::Netid;
     use alloc::vec;
+    use rdmascope_dissector::frame::Unreachable;
     use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
 
     const CLIENT: Addr = Addr::V4([192, 0, 2, 2]);
@@ -2127,14 +2124,14 @@ mod tests {
 
     #[test]
     fn a_datagram_that_could_not_be_delivered_is_no_silence() {
-        let reported = Unreachable { reason: "port unreachable", protocol: 17, to: SERVER, port: ROCE };
+        let reported = Unreachable { reason: Reason::NoPort, protocol: 17, to: SERVER, ports: [0, ROCE] };
         let silent = [attempt(445, 3, CmAnswer::None)];
         let of = |by: Addr, reported: Unreachable| {
             let mut paths = paths(&report(vec![over_tcp()]), &silent, &[(at(4), [by, CLIENT], reported)]);
             paths.remove(0).verdict.map(|v| (v.rule, v.by, v.text))
         };
         let rule = |verdict: Option<(Rule, Blame, String)>| verdict.map(|v| v.0);
-        assert_eq!(rule(of(SERVER, Unreachable { port: 53, ..reported })), Some(Rule::SmbPathSilent));
+        assert_eq!(rule(of(SERVER, Unreachable { ports: [0, 53], ..reported })), Some(Rule::SmbPathSilent));
         let (refused, by, text) = of(SERVER, reported).unwrap();
         assert_eq!((refused, by), (Rule::SmbPathRefused, Blame::Server));
         assert!(

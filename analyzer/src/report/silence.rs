@@ -1,9 +1,14 @@
 //! Silences of an end on one connection, held against what it sent elsewhere: a host that answers others is there.
 
-use crate::finding::{Blame, Rule};
+use crate::finding::{Blame, Finding, Rule};
 use crate::outcome::side_of;
+use crate::report::undelivered::{Undelivered, why_undelivered};
 use crate::report::{Connection, Report, Transport};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
+use rdmascope_dissector::frame::Reason;
+use rdmascope_dissector::wire::udp::ROCE_V2;
 
 /// Cause where the end speaks on other connections to the same peer.
 const ONE_WAY: &str = "Packets of this connection alone are dropped: one of several ways (a link of a bundle, a route, a \
@@ -15,8 +20,76 @@ const ONE_QUEUE_PAIR: &str = "This queue pair alone is gone, or in an error, on 
 const UNKNOWN: &str = "The host was restarted meanwhile, or another one has its address now, or a firewall on the way \
     forgot the connection: who resets it does not know it";
 
+/// ns around a silence or a loss in which ICMP tells of its packets.
+const AROUND: i64 = 1_000_000_000;
+
+/// Adds what other connections, ICMP and its end show of the silence of an end.
+pub(crate) fn conclude(report: &mut Report, undelivered: &[Undelivered]) {
+    beside(report);
+    if !undelivered.is_empty() {
+        reported(report, undelivered);
+    }
+}
+
+/// Adds what ICMP reports of packets that were not answered, or lost.
+fn reported(report: &mut Report, undelivered: &[Undelivered]) {
+    const RULES: [Rule; 4] = [Rule::PeerSilent, Rule::PathMtu, Rule::RcRetransmit, Rule::TcpLoss];
+    let mut told: Vec<(Rule, u32, Blame, bool, String, &'static str)> = Vec::new();
+    for finding in report.findings.iter().filter(|f| RULES.contains(&f.rule)) {
+        let Some(c) = report.connections.iter().find(|c| Some(c.id) == finding.connection) else { continue };
+        let mut about = undelivered.iter().filter(|u| is_about(c, finding, u));
+        let Some((at, [by, _], first)) = about.next() else { continue };
+        let count = 1 + about.filter(|(_, [other, _], u)| other == by && u.reason == first.reason).count();
+        let times = if count == 1 { String::from("once") } else { format!("{count} times") };
+        let mtu = match first.reason {
+            Reason::TooLarge(mtu) if mtu > 0 => format!(", at most {mtu} bytes"),
+            _ => String::new(),
+        };
+        let is_host = *by == first.to;
+        let text = format!(
+            "; {by} reported {times} that packets to {} were not delivered: {}{mtu} (ICMP, frame {})",
+            first.to,
+            first.reason.name(),
+            at.frame
+        );
+        // what a router does not forward, its destination never saw
+        let is_innocent = !is_host && !matches!(first.reason, Reason::NoHost | Reason::NoPort | Reason::Other);
+        let is_innocent = is_innocent && finding.rule == Rule::PeerSilent;
+        told.push((finding.rule, c.id, finding.by, is_innocent, text, why_undelivered(first.reason, is_host)));
+    }
+    for (rule, id, by, is_innocent, text, why) in told {
+        report.findings.add_to(rule, Some(id), by, &text);
+        report.findings.because(rule, Some(id), by, Some(why));
+        if is_innocent && report.findings.acquit(rule, Some(id), by) {
+            let outcome = report.connections.iter_mut().find(|c| c.id == id).and_then(|c| c.outcome.as_mut());
+            if let Some(outcome) = outcome.filter(|outcome| outcome.cause == Some((rule, by))) {
+                (outcome.cause, outcome.by) = (Some((rule, Blame::Network)), None);
+            }
+        }
+    }
+}
+
+/// True if ICMP tells of packets of a connection that a finding is about.
+fn is_about(c: &Connection, finding: &Finding, (at, [_, told], undelivered): &Undelivered) -> bool {
+    let is_soon =
+        at.time >= finding.time_ns.saturating_sub(AROUND) && at.time <= finding.last_time_ns.saturating_add(AROUND);
+    let sender = side_of(finding.by).map(|silent| 1 - silent);
+    let is_sent_by = |side: usize| {
+        let [from, to] = [c.peers[side], c.peers[1 - side]];
+        let is_its = match c.transport {
+            Some(Transport::RoceV2) => undelivered.protocol == 17 && undelivered.ports[1] == ROCE_V2,
+            Some(Transport::Iwarp | Transport::Tcp) => {
+                undelivered.protocol == 6 && undelivered.ports == [from.port, to.port]
+            }
+            _ => false,
+        };
+        is_its && *told == from.address && undelivered.to == to.address
+    };
+    is_soon && (0..2).any(|side| sender.is_none_or(|sender| sender == side) && is_sent_by(side))
+}
+
 /// Adds what other connections, and its end, show of the silence of an end.
-pub(crate) fn conclude(report: &mut Report) {
+fn beside(report: &mut Report) {
     let mut told: Vec<(u32, Blame, &str, &'static str)> = Vec::new();
     for finding in report.findings.iter().filter(|f| f.rule == Rule::PeerSilent) {
         let Some(side) = side_of(finding.by) else { continue };
@@ -59,7 +132,7 @@ mod tests {
     use crate::op::At;
     use crate::report::Peer;
     use alloc::vec;
-    use rdmascope_dissector::frame::Addr;
+    use rdmascope_dissector::frame::{Addr, Unreachable};
 
     const SECOND: i64 = 1_000_000_000;
 
@@ -78,7 +151,7 @@ mod tests {
             Finding::new(Rule::PeerSilent, Blame::Server, site, Certainty::IfNothingWasMissed, "was silent");
         finding.last_time_ns = 10 * SECOND;
         report.findings.add(finding);
-        conclude(&mut report);
+        conclude(&mut report, &[]);
         let found = report.findings.iter().next().expect("it is still there");
         (found.text.clone(), found.why)
     }
@@ -95,6 +168,47 @@ mod tests {
             [None; 3],
             "silent, later, another client"
         );
+    }
+
+    /// Who is to blame for a silence of the server, its text and its cause, where ICMP tells `told` of a packet to it.
+    fn after(by: u8, told: u8, ports: [u16; 2], reason: Reason, at: i64) -> (Blame, String, Option<&'static str>) {
+        let address = |host| Addr::V4([192, 0, 2, host]);
+        let mut c = Connection { transport: Some(Transport::Tcp), ..connection(1, 2, Vec::new()) };
+        (c.peers[0].port, c.peers[1].port) = (40_000, 445);
+        let mut report = Report { connections: vec![c], ..Report::default() };
+        let site = Site { connection: Some(1), frame: 5, time_ns: 2 * SECOND };
+        let mut finding =
+            Finding::new(Rule::PeerSilent, Blame::Server, site, Certainty::IfNothingWasMissed, "was silent");
+        finding.last_time_ns = 10 * SECOND;
+        report.findings.add(finding);
+        let unreachable = Unreachable { reason, protocol: 6, to: address(1), ports };
+        let at = At { frame: 6, time: at * SECOND };
+        conclude(&mut report, &[(at, [address(by), address(told)], unreachable); 2]);
+        let found = report.findings.iter().next().expect("it is still there");
+        (found.by, found.text.clone(), found.why)
+    }
+
+    #[test]
+    fn what_icmp_reports_explains_a_silence() {
+        const PORTS: [u16; 2] = [40_000, 445];
+        let (by, text, why) = after(9, 2, PORTS, Reason::Prohibited, 3);
+        assert_eq!((by, why), (Blame::Network, Some(why_undelivered(Reason::Prohibited, false))));
+        assert_eq!(
+            text,
+            "the server was silent; 192.0.2.9 reported 2 times that packets to 192.0.2.1 were not delivered: \
+             administratively prohibited (ICMP, frame 6)"
+        );
+        let (by, text, _) = after(1, 2, PORTS, Reason::NoPort, 3);
+        assert_eq!(by, Blame::Server, "it says so itself");
+        assert!(text.starts_with("was silent; 192.0.2.1 reported"), "{text}");
+        assert!(after(9, 2, PORTS, Reason::TooLarge(1500), 3).1.contains("packet too large, at most 1500 bytes"));
+        assert_eq!(after(9, 2, PORTS, Reason::NoHost, 3).0, Blame::Server);
+        let others = [
+            after(9, 3, PORTS, Reason::Prohibited, 3),
+            after(9, 2, [40_000, 446], Reason::Prohibited, 3),
+            after(9, 2, PORTS, Reason::Prohibited, 12),
+        ];
+        assert_eq!(others.map(|(by, text, _)| (by, text)), [(); 3].map(|()| (Blame::Server, "was silent".into())));
     }
 
     #[test]

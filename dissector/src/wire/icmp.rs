@@ -206,52 +206,97 @@ pub fn parse_v6<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     })
 }
 
+/// Reason for which a datagram was not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nobody knows a way to its network.
+    NoRoute,
+    /// Its host does not answer on its own network.
+    NoHost,
+    /// Its host does not know its protocol.
+    NoProtocol,
+    /// Nothing on its host takes it.
+    NoPort,
+    /// A filter on the way rejects it.
+    Prohibited,
+    /// It is larger than a link on the way takes, in bytes with its IP header; 0 if that is not said.
+    TooLarge(u32),
+    /// It was forwarded too often.
+    Expired,
+    /// Another one.
+    Other,
+}
+
+impl Reason {
+    /// The reason in a few words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoRoute => "network unreachable",
+            Self::NoHost => "host unreachable",
+            Self::NoProtocol => "protocol unreachable",
+            Self::NoPort => "port unreachable",
+            Self::Prohibited => "administratively prohibited",
+            Self::TooLarge(_) => "packet too large",
+            Self::Expired => "time to live exceeded",
+            Self::Other => "unreachable",
+        }
+    }
+}
+
 /// A datagram that was not delivered, as a host or router reported to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable {
-    /// Reason, in a few words.
-    pub reason: &'static str,
+    /// Reason for which it was not delivered.
+    pub reason: Reason,
     /// Protocol of the datagram: 6 TCP, 17 UDP.
     pub protocol: u8,
     /// Destination of the segment or datagram.
     pub to: Addr,
-    /// The port there.
-    pub port: u16,
+    /// The ports of its sender and of its destination.
+    pub ports: [u16; 2],
 }
 
 /// Reads an ICMP message (RFC 792; `i` begins with its type) that reports an undeliverable TCP segment or UDP datagram.
 pub fn unreachable(i: &[u8]) -> Option<Unreachable> {
-    let (&kind, &code) = (i.first()?, i.get(1)?);
-    let reason = match code {
-        0 => "network unreachable",
-        1 => "host unreachable",
-        2 => "protocol unreachable",
-        3 => "port unreachable",
-        9 | 10 | 13 => "administratively prohibited",
-        _ => "unreachable",
+    let [kind, code, _, _, _, _, mtu @ ..] = *i.first_chunk::<8>()?;
+    let reason = match (kind, code) {
+        (3, 0 | 6 | 11) => Reason::NoRoute,
+        (3, 1 | 7 | 12) => Reason::NoHost,
+        (3, 2) => Reason::NoProtocol,
+        (3, 3) => Reason::NoPort,
+        // RFC 1191 4
+        (3, 4) => Reason::TooLarge(u16::from_be_bytes(mtu).into()),
+        (3, 9 | 10 | 13) => Reason::Prohibited,
+        (3, _) => Reason::Other,
+        (11, 0) => Reason::Expired,
+        _ => return None,
     };
-    let inner = i.get(8..).filter(|inner| kind == 3 && inner.first().is_some_and(|b| b >> 4 == 4))?;
+    let inner = i.get(8..).filter(|inner| inner.first().is_some_and(|b| b >> 4 == 4))?;
     let header = usize::from(inner[0] & 0xf) * 4;
     undelivered(reason, *inner.get(9)?, Addr::V4(*inner.get(16..)?.first_chunk()?), inner.get(header..)?)
 }
 
-/// The same of an ICMPv6 message (RFC 4443 3.1).
+/// The same of an ICMPv6 message (RFC 4443 3).
 pub fn unreachable_v6(i: &[u8]) -> Option<Unreachable> {
-    let (&kind, &code) = (i.first()?, i.get(1)?);
-    let reason = match code {
-        0 => "no route",
-        1 => "administratively prohibited",
-        3 => "address unreachable",
-        4 => "port unreachable",
-        _ => "unreachable",
+    let [kind, code, _, _, mtu @ ..] = *i.first_chunk::<8>()?;
+    let reason = match (kind, code) {
+        (1, 0 | 2) => Reason::NoRoute,
+        (1, 1 | 5 | 6) => Reason::Prohibited,
+        (1, 3) => Reason::NoHost,
+        (1, 4) => Reason::NoPort,
+        (1, _) => Reason::Other,
+        (2, _) => Reason::TooLarge(u32::from_be_bytes(mtu)),
+        (3, 0) => Reason::Expired,
+        _ => return None,
     };
-    let inner = i.get(8..).filter(|inner| kind == 1 && inner.first().is_some_and(|b| b >> 4 == 6))?;
+    let inner = i.get(8..).filter(|inner| inner.first().is_some_and(|b| b >> 4 == 6))?;
     undelivered(reason, *inner.get(6)?, Addr::V6(*inner.get(24..)?.first_chunk()?), inner.get(40..)?)
 }
 
-fn undelivered(reason: &'static str, protocol: u8, to: Addr, ports: &[u8]) -> Option<Unreachable> {
-    let port = u16::from_be_bytes(*ports.get(2..)?.first_chunk()?);
-    matches!(protocol, 6 | 17).then_some(Unreachable { reason, protocol, to, port })
+fn undelivered(reason: Reason, protocol: u8, to: Addr, header: &[u8]) -> Option<Unreachable> {
+    let [a, b, c, d] = *header.first_chunk()?;
+    let ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
+    matches!(protocol, 6 | 17).then_some(Unreachable { reason, protocol, to, ports })
 }
 
 #[cfg(test)]
@@ -263,18 +308,26 @@ mod tests {
         let mut message =
             alloc::vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];
         message.extend_from_slice(&[0xc0, 0, 0x12, 0xb7]);
-        let told = Unreachable { reason: "port unreachable", protocol: 17, to: Addr::V4([192, 0, 2, 1]), port: 4791 };
+        let (to, ports) = (Addr::V4([192, 0, 2, 1]), [0xc000, 4791]);
+        let told = Unreachable { reason: Reason::NoPort, protocol: 17, to, ports };
         assert_eq!(unreachable(&message), Some(told));
         for cut in 0..message.len() {
             assert_eq!(unreachable(&message[..cut]), None);
         }
-        message[0] = 8;
-        assert_eq!(unreachable(&message), None, "an echo");
+        let mut reason = |kind: u8, code: u8, mtu: u8| {
+            (message[0], message[1], message[7]) = (kind, code, mtu);
+            unreachable(&message).map(|told| told.reason)
+        };
+        assert_eq!(reason(3, 4, 220), Some(Reason::TooLarge(220)));
+        assert_eq!([reason(3, 13, 0), reason(11, 0, 0)], [Some(Reason::Prohibited), Some(Reason::Expired)]);
+        assert_eq!([reason(8, 0, 0), reason(11, 1, 0)], [None; 2], "an echo, and a reassembly");
         let mut six = alloc::vec![0; 52];
         (six[0], six[1], six[8], six[14], six[47], six[50], six[51]) = (1, 4, 0x60, 6, 1, 1, 0xbd);
-        let told = unreachable_v6(&six).map(|u| (u.reason, u.protocol, u.port));
-        assert_eq!(told, Some(("port unreachable", 6, 445)));
+        let told = unreachable_v6(&six).map(|u| (u.reason, u.protocol, u.ports));
+        assert_eq!(told, Some((Reason::NoPort, 6, [0x0600, 445])));
         assert_eq!(unreachable_v6(&six[..51]), None);
+        (six[0], six[6]) = (2, 5);
+        assert_eq!(unreachable_v6(&six).map(|u| u.reason), Some(Reason::TooLarge(0x0500)));
     }
     use crate::trace::Tree;
 

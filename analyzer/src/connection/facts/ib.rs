@@ -621,7 +621,8 @@ mod tests {
             let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
             let mut env = Env::new(Options::default(), alone::Listener::default());
             let mut flow = Listener { connection: &mut connection, env: &mut env };
-            let gap = |frame: u64| Gap { at: at(frame), by: End::A, count: 1, receiver_had_them: true, is_asked: false };
+            let gap =
+                |frame: u64| Gap { at: at(frame), by: End::A, count: 1, receiver_had_them: true, is_asked: false };
             flow.fact(at(2), End::A, IbFact::Gap(gap(2)));
             flow.settle(at(9).time);
             (0..found).for_each(|_| flow.fact(at(9), End::A, IbFact::Found(1)));

@@ -12,12 +12,11 @@ use rdmascope_analyzer::report::{Report, Transport};
 /// The answer as text; `None` if no request was answered.
 pub fn text(report: &Report) -> Option<String> {
     let answer = answer::answer(report)?;
-    let unit =
-        if report.connections.iter().any(|c| c.transport.is_some_and(Transport::is_packets)) {
-            "packet"
-        } else {
-            "segment"
-        };
+    let unit = if report.connections.iter().any(|c| c.transport.is_some_and(Transport::is_packets)) {
+        "packet"
+    } else {
+        "segment"
+    };
     // a request that was on its way at the end is not worth a word
     let is_much = answer.open > 0 && answer.open.saturating_mul(20) >= answer.waited;
     let open = if is_much {
