@@ -793,8 +793,10 @@ impl ConnectionState {
         let far_longer = self.far_longer();
         let slow_time = far_longer.iter().fold(0, |sum: i64, f| sum.saturating_add(f.slow_time()));
         let heard_server = self.missed.is_whole(Rests::START.of(client.peer()));
+        // who acknowledges the SYN of its peer has it, whether or not the capture does (RFC 9293 3.5)
+        let is_answered = self.is_over_tcp() && self.ends[client.peer().index()].acked.0 != At::default();
         let progress = Progress {
-            connected: self.established().is_some() || self.protocol() != Protocol::Unknown,
+            connected: self.established().is_some() || self.protocol() != Protocol::Unknown || is_answered,
             missed: self.missed.anything(),
             changed: self.opening.changed,
             silent: self.missed.is_silent(),
