@@ -2277,7 +2277,7 @@ rules! {
         ],
     }
     SmbPathSilent "SMB-PATH-SILENT" Warn Path "[MS-SMBD] 3.1.4.1; IBTA Vol 1 12.9.7" {
-        title: "SMB does not use RDMA: nobody answered the client's RDMA connection requests.",
+        title: "SMB does not use RDMA: the client got no answer to its RDMA connection requests.",
         says: "A server accepts or rejects each RDMA connection request.",
         causes: [
             "A firewall drops UDP port 4791 (RoCEv2) or TCP port 5445 (iWARP)",
@@ -2364,7 +2364,7 @@ rules! {
         ],
     }
     NfsPathSilent "NFS-PATH-SILENT" Warn Path "RFC 8267 6.3; IBTA Vol 1 12.9.7" {
-        title: "NFS does not use RDMA: nobody answered the client's RDMA connection requests.",
+        title: "NFS does not use RDMA: the client got no answer to its RDMA connection requests.",
         says: "A server accepts or rejects each RDMA connection request.",
         causes: [
             "A firewall drops UDP port 4791 (RoCEv2) or TCP port 20049 (iWARP)",

@@ -166,6 +166,8 @@ pub struct Progress {
     pub broken_off: Option<(usize, At)>,
     /// True if packets of the client were captured, none of the server, and the client acknowledged none.
     pub unheard: bool,
+    /// Times that the server repeated its answer to the connection request, and nothing of the client followed.
+    pub unreached: u32,
 }
 
 /// Values negotiated by SMB Direct, in bytes.
@@ -534,7 +536,7 @@ stored_enum!(Transport { RoceV2, RoceV1, Infiniband, Iwarp, Tcp });
 stored_enum!(Protocol { SmbDirect, RpcRdma, Smb2, Rpc, Unknown });
 stored_enum!(Handshake { Seen, Inferred, Pinned });
 stored!(Peer { address, port, qp });
-stored!(Progress { connected, missed, changed, silent, spoke_otherwise, negotiation, last_sent, dry, refused, oldest_open, left, unfinished, shut, broken_off, unheard } if |p| p.broken_off.is_none_or(|(side, ..)| side < 2));
+stored!(Progress { connected, missed, changed, silent, spoke_otherwise, negotiation, last_sent, dry, refused, oldest_open, left, unfinished, shut, broken_off, unheard, unreached } if |p| p.broken_off.is_none_or(|(side, ..)| side < 2));
 stored!(Negotiated { max_send_size, max_receive_size, max_fragmented_size, max_read_write_size, status });
 stored!(Smb { dialect, sessions, signatures, encrypted, decrypted, verified, sealed, setup, opened, open, handles });
 stored!(SideReport {

@@ -84,6 +84,8 @@ pub(crate) struct Opening {
     pub(crate) rdma_opened: Option<At>,
     /// REPs that went out again after their receiver had begun to send, and have had no RTU.
     pub(crate) replies_again: u32,
+    /// Times that the server accepted it once more, with nothing of the client since.
+    pub(crate) accepts_again: u32,
     /// True if an RTU was seen.
     pub(crate) is_ready: bool,
     /// Reason of its rejection.
@@ -810,6 +812,7 @@ impl ConnectionState {
             unfinished: paired(client, messages.unfinished),
             shut: paired(client, End::BOTH.map(|end| self.ends[end.index()].is_shut)),
             broken_off: self.broken_off().map(|(by, at)| (by_role(by), at)),
+            unreached: if is_answered || self.has_captured() { 0 } else { self.opening.accepts_again },
             unheard: self.missed.is_one_sided(client) && self.ends[client.peer().index()].acked.0 == At::default(),
         };
         report::Connection {

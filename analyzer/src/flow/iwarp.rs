@@ -69,6 +69,8 @@ pub trait FlowSink {
 /// Events of a connection besides its operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FlowFact<'a> {
+    /// A SYN+ACK goes out again.
+    AcceptsAgain,
     /// The segment makes an FPDU whole that began in others.
     Assembled(&'a Pieces),
     /// The capture has segments in another order than the ends.
@@ -850,6 +852,8 @@ impl TcpFlow {
             }
             if flags & ACK == 0 {
                 self.syn_at[by.index()] = Some(at);
+            } else if self.streams[by.index()].from_syn() {
+                out.fact(at, by, FlowFact::AcceptsAgain);
             } else if let Some(syn) = self.syn_at[by.peer().index()].filter(|_| !self.streams[by.index()].started()) {
                 let took = at.time.saturating_sub(syn.time);
                 self.round_trip[by.index()] = Some(took);

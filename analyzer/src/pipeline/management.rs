@@ -261,8 +261,9 @@ impl Pipeline<dyn Sink> {
         if let Some(s) = found.and_then(|(slot, _)| self.table.get_mut(slot)) {
             // the copy of a mirror comes sooner
             let is_late = s.connection.opening.rdma_opened.is_some_and(|opened| at.since(opened) > MIRRORED);
-            let is_lost = is_late && s.connection.has_captured();
-            s.connection.opening.replies_again += u32::from(is_lost);
+            let has_captured = s.connection.has_captured();
+            s.connection.opening.replies_again += u32::from(is_late && has_captured);
+            s.connection.opening.accepts_again += u32::from(is_late && !has_captured);
         }
     }
 

@@ -344,10 +344,18 @@ enum AttemptOutcome {
     Otherwise,
     /// The server's TCP took the MPA Request, and nothing came back.
     Mute,
+    /// The server answered again and again, and nothing of the client followed: it had no answer.
+    Unreached,
     Silent,
     /// Too young to tell.
     Open,
 }
+
+/// Times that a server repeats its answer because the client did not have it, at least.
+const UNREACHED: u32 = 2;
+/// Cause of answers that do not arrive.
+const ONE_WAY: &str = "Packets from the server to the client are dropped on the way: a firewall, or a route, that works in \
+    one direction only";
 
 /// Meaning of each reason of a REJ (IBA volume 1, 12.6.7.2).
 const REJECTED: &[(RejectReason, &str)] = &[
@@ -886,7 +894,10 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             if let CmAnswer::TakenBack(at) = a.answer {
                 frames.push(at);
             }
+            let is_unreached = |c: &&&Connection| c.first == a.at && c.progress.unreached >= UNREACHED;
+            let unreached = group.connections.iter().find(is_unreached);
             let fate = match (&a.answer, icmp) {
+                (CmAnswer::Accepted(_), _) if unreached.is_some() => AttemptOutcome::Unreached,
                 (CmAnswer::Accepted(_), _) => AttemptOutcome::Accepted,
                 (CmAnswer::Rejected(at, reason), _) => {
                     frames.push(*at);
@@ -908,7 +919,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 transport,
                 fate,
                 heard: a.heard,
-                connection: None,
+                connection: unreached.map(|c| c.id),
                 frames,
             });
         }
@@ -931,6 +942,8 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 && !c.progress.connected
             {
                 AttemptOutcome::Reset
+            } else if c.progress.unreached >= UNREACHED && c.handshake == Handshake::Seen {
+                AttemptOutcome::Unreached
             } else if c.progress.spoke_otherwise {
                 AttemptOutcome::Otherwise
             } else if c.transport == Some(Transport::Iwarp) && c.progress.connected {
@@ -982,7 +995,8 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 c.peers[client].address == group.client && group.servers.contains(&c.peers[1 - client].address)
             };
             let is_rdma = c.transport.is_some_and(Transport::is_packets);
-            is_rdma && c.protocol == Protocol::Unknown && c.rejected.is_none() && (is_theirs(0) || is_theirs(1))
+            let is_refused = c.rejected.is_some() || c.progress.unreached >= UNREACHED;
+            is_rdma && c.protocol == Protocol::Unknown && !is_refused && (is_theirs(0) || is_theirs(1))
         };
         let has_unknown_pair = report.connections.iter().find(is_pair).is_some();
         let listed = tcp.iter().flat_map(|c| &c.smb.setup.interfaces).filter(|i| i.rdma).filter_map(addr);
@@ -1398,7 +1412,8 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             AttemptOutcome::Reset => 2,
             AttemptOutcome::Otherwise => 3,
             AttemptOutcome::Mute => 4,
-            _ => 5,
+            AttemptOutcome::Unreached => 5,
+            _ => 6,
         });
         let clearest = clearest.unwrap_or(first);
         let at = Some(clearest.at);
@@ -1460,6 +1475,13 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             AttemptOutcome::Reset => {
                 let text = format!("reset the connection to {ports}{rest}");
                 self.no(Step::Accepted, "reset", at, (refused, Blame::Server, certainty, text));
+            }
+            AttemptOutcome::Unreached => {
+                let text = format!(
+                    "the answers of {to} to the RDMA connection requests on {ports} did not reach the client{rest}"
+                );
+                self.no(Step::Accepted, "the answer did not arrive", at, (silent, Blame::Network, certainty, text));
+                self.because(ONE_WAY);
             }
             AttemptOutcome::Mute => {
                 let text = format!("took the TCP connection to {ports}, and sent no MPA Reply{rest}");

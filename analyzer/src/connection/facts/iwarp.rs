@@ -199,6 +199,7 @@ impl FlowSink for Listener<'_> {
                     ..Episode::default()
                 });
             }
+            FlowFact::AcceptsAgain => self.connection.opening.accepts_again += 1,
             FlowFact::Doubtful => self.connection.is_unchecked = true,
             FlowFact::Assembled(pieces) => self.env.sink.assembled(Assembly::Tcp, at.frame, pieces.frames()),
             FlowFact::BeganLate | FlowFact::Changed => {
