@@ -42,11 +42,6 @@ impl Clock {
         let since = second.saturating_sub(self.at) as f64 - self.offset;
         second.saturating_sub((self.offset + self.drift * since) as i64)
     }
-
-    /// The second clock minus the first one, at a time by the first one, ns.
-    pub(crate) fn offset_at(&self, time: i64) -> f64 {
-        self.offset + self.drift * time.saturating_sub(self.at) as f64
-    }
 }
 
 /// The clocks of two captures, from packets in each direction: the time at the first point, and the difference to that

@@ -4,6 +4,7 @@
 mod clock;
 pub mod diff;
 pub mod expect;
+mod history;
 pub mod names;
 pub mod page;
 pub mod points;

@@ -119,20 +119,15 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
     let times = || c.ways.iter().flat_map(|w| w.delays.iter().map(|(t, _)| *t).chain(w.marks.iter().map(|(t, ..)| *t)));
     let span = times().min().zip(times().max());
     for (n, way) in c.ways.iter().enumerate() {
-        heading(out, &format!("{} → {}: {} packets", names[n], names[1 - n], Grouped(way.matched)));
+        let assumed = if way.is_assumed { " (direction assumed)" } else { "" };
+        heading(out, &format!("{} → {}: {} packets{assumed}", names[n], names[1 - n], Grouped(way.matched)));
         if let Some(span) = span {
             plot(out, way, span);
         }
-        let lines = [
-            ("lost between the points", &way.lost, names[n]),
-            ("arrived and sent again", &way.sent_again, names[n]),
-            ("overtaken by later ones", &way.reordered, names[0]),
-            ("seen only where they arrived", &way.unseen, names[1 - n]),
-        ];
-        let rows = lines.into_iter().filter(|(_, (count, _), _)| *count > 0).map(|(what, (count, frames), whose)| {
+        let rows = way.lists(n, names).into_iter().map(|((count, frames), what, whose)| {
             let list: Vec<String> = frames.iter().take(24).map(u64::to_string).collect();
             let more = if *count > list.len() as u64 { ", …" } else { "" };
-            vec![what.to_owned(), Grouped(*count).to_string(), format!("frames of {whose}: {}{more}", list.join(", "))]
+            vec![what, Grouped(*count).to_string(), format!("frames of {whose}: {}{more}", list.join(", "))]
         });
         let delay = (way.delay.count() > 0).then(|| {
             let longest = Elapsed(way.delay.max().unwrap_or(0));
@@ -140,6 +135,16 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
             vec!["one-way delay".to_owned(), quantiles(&way.delay), format!("shortest {shortest}, longest {longest}")]
         });
         table(out, &["what", "how much", "where"], delay.into_iter().chain(rows));
+    }
+    if !c.alone.is_empty() {
+        heading(out, "Seen at one point only");
+        let rows = c.alone.iter().map(|alone| {
+            let (count, frames) = &alone.packets;
+            let first = frames.first().unwrap_or(&0);
+            let place = format!("{} from frame {first}: {}", names[alone.at], alone.words(names));
+            vec![alone.direction(), Grouped(*count).to_string(), place]
+        });
+        table(out, &["direction", "packets", "where"], rows);
     }
     if c.resized > 0 {
         let _ = writeln!(
@@ -224,6 +229,7 @@ fn plot(out: &mut String, way: &DirectionResult, (first, last): (i64, i64)) {
     for (time, mark, frame) in &way.marks {
         let (class, words) = match mark {
             Mark::Lost => ("lost", "lost"),
+            Mark::Undecided => ("other", "lost or not captured"),
             Mark::SentAgain => ("other", "arrived and sent again"),
             Mark::Overtaken => ("other", "overtaken"),
         };
@@ -238,7 +244,7 @@ fn plot(out: &mut String, way: &DirectionResult, (first, last): (i64, i64)) {
     }
     out.push_str(
         "</svg>\n<p class=\"soft\">Dots: the longest delay of each stretch of time. Marks: packets that were \
-        lost, and (dashed) sent again or overtaken.</p>\n",
+        lost, and (dashed) perhaps lost, sent again, or overtaken.</p>\n",
     );
 }
 

@@ -83,16 +83,30 @@ fn at_the_server(records: &[Record], lost: &[u64], change: impl Fn(&mut Record))
     seen
 }
 
-/// Frames of the client with RDMA or TCP in them that are to be lost: a few of the second half.
-fn lost(records: &[Record]) -> Vec<u64> {
-    let numbered = records.iter().zip(1..).skip(records.len() / 2);
-    let carries = |r: &Record| (r.bytes[23] == 17 && r.bytes[36..38] == [0x12, 0xb7]) || r.bytes[23] == 6;
-    numbered
-        .filter(|(r, _)| r.is_from(CLIENT) && r.bytes.len() >= 54 && carries(r))
-        .map(|(_, n)| n)
-        .step_by(40)
-        .take(4)
-        .collect()
+/// ns before a packet at which a copy of it is sent that is lost.
+const BEFORE: i64 = 30_000;
+
+/// The capture with some packets of the client sent once more before, which are to be lost, and the frames of these: a
+/// few requests, or TCP segments with data, of the second half.
+fn with_losses(records: &[Record]) -> (Vec<Record>, Vec<u64>) {
+    let is_request = |r: &Record| r.bytes[23] == 17 && r.bytes[36..38] == [0x12, 0xb7] && r.bytes[42] < 0x0d;
+    let is_data = |r: &Record| r.bytes[23] == 6 && r.bytes.len() > 100;
+    let fits = |r: &&Record| r.is_from(CLIENT) && r.bytes.len() >= 54 && (is_request(r) || is_data(r));
+    let mut all: Vec<(bool, Record)> = records.iter().map(|record| (false, record.clone())).collect();
+    for record in records.iter().skip(records.len() / 2).filter(fits).step_by(30).take(4) {
+        let mut copy = record.clone();
+        copy.time_ns -= BEFORE;
+        let ip = copy.ip().unwrap();
+        ip[4] ^= 0x40;
+        sums(ip);
+        if ip[9] == 17 {
+            crc(ip);
+        }
+        all.push((true, copy));
+    }
+    all.sort_by_key(|(_, record)| record.time_ns);
+    let lost = all.iter().zip(1..).filter(|((is_lost, _), _)| *is_lost).map(|(_, n)| n).collect();
+    (all.into_iter().map(|(_, record)| record).collect(), lost)
 }
 
 fn sum(bytes: &[u8]) -> u32 {
@@ -140,6 +154,11 @@ fn translate(record: &mut Record) {
 fn translate_roce(record: &mut Record) {
     translate(record);
     let Some(ip) = record.ip().filter(|ip| ip[9] == 17) else { return };
+    crc(ip);
+}
+
+/// Makes the invariant CRC of a RoCEv2 packet anew.
+fn crc(ip: &mut [u8]) {
     let length = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
     if let Some(crc) = ip.get(..length - 4).and_then(|covered| icrc::invariant(Cover::Ipv4, covered)) {
         ip[length - 4..length].copy_from_slice(&crc.to_le_bytes());
@@ -167,8 +186,7 @@ fn tunnel(record: &mut Record) {
 
 /// Holds what is found to what was done; the comparison for what is special.
 fn held(name: &str, change: impl Fn(&mut Record)) -> Comparison {
-    let records = sample(name);
-    let lost = lost(&records);
+    let (records, lost) = with_losses(&sample(name));
     assert_eq!(lost.len(), 4, "{name}");
     let mut requests: Vec<Timed> = Vec::new();
     let (here, there) = (point(&records), point(&at_the_server(&records, &lost, change)));
@@ -362,8 +380,7 @@ fn all_at_once_are_no_obstacle() {
 #[test]
 fn captures_that_begin_late_or_end_early_lose_nothing_by_it() {
     for name in ["smb-roce", "smb-iwarp", "nfs-roce-v42"] {
-        let records = sample(name);
-        let lost = lost(&records);
+        let (records, lost) = with_losses(&sample(name));
         let there = at_the_server(&records, &lost, |_| {});
         let (late, early) = (&there[there.len() * 2 / 5..], &records[..records.len() * 9 / 10]);
         let found = Comparison::new(&point(early), &point(late));

@@ -142,6 +142,7 @@ fn read(path: &Path) -> Result<(Point, Option<rdmascope_capture::Error>)> {
     };
     let (report, mut point) = pipeline.finish();
     point.findings(&report);
+    point.dropped(source.metadata().lost_frames());
     Ok((point, error))
 }
 

@@ -1,0 +1,351 @@
+//! What the packets of one point tell of each other: which of them were sent again, and which were acknowledged.
+//!
+//! The packets of a reliable queue pair and the segments of TCP are numbered. Their sender sends again what was not
+//! acknowledged, and their receiver takes them in order.
+
+use crate::points::{Flow, Seen, flow, hosts};
+use rdmascope_dissector::frame::Addr;
+use rdmascope_dissector::wire::tcp::flags;
+use std::collections::HashMap;
+
+/// Place of a packet in what its sender numbers, and what it acknowledges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Not numbered, or not acknowledged: datagrams, congestion notifications.
+    #[default]
+    Unnumbered,
+    /// Request of a reliable queue pair: its PSN.
+    Request(u32),
+    /// Response with data: its PSN, which is one of the request.
+    Response(u32),
+    /// Acknowledgment of a reliable queue pair: its PSN and syndrome.
+    Acknowledgment(u32, u8),
+    /// TCP segment.
+    Segment {
+        /// Its sequence number.
+        seq: u32,
+        /// Its flags.
+        flags: u8,
+        /// Length of its payload.
+        length: u32,
+        /// Its acknowledgment number.
+        ack: u32,
+    },
+}
+
+/// What became of a packet that did not show at the point where it should arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It was lost.
+    Lost,
+    /// It arrived, and the capture missed it.
+    Missed,
+    /// Either of these.
+    Unknown,
+}
+
+/// No packet.
+const NONE: u32 = u32::MAX;
+/// Pieces by which a packet may come late.
+const LATE: usize = 1 << 12;
+/// Acknowledgments that leave a packet out: the connection went on, and the packet did not arrive.
+const LEFT_OUT: usize = 3;
+
+impl Content {
+    /// For a TCP segment with payload: stream offset of that, and its length.
+    pub(crate) fn stretch(self) -> Option<(u32, u32)> {
+        match self {
+            Self::Segment { seq, flags, length, .. } if length > 0 => {
+                Some((seq.wrapping_add(u32::from(flags & flags::SYN != 0)), length))
+            }
+            _ => None,
+        }
+    }
+
+    /// True if it ends a TCP connection at once.
+    pub(crate) fn is_reset(self) -> bool {
+        matches!(self, Self::Segment { flags, .. } if flags & flags::RST != 0)
+    }
+
+    /// The first of its numbers, their count, and the bits of a number.
+    fn numbers(self) -> Option<(u32, u32, u32)> {
+        match self {
+            Self::Request(psn) | Self::Response(psn) => Some((psn, 1, PSN_BITS)),
+            Self::Segment { seq, flags, length, .. } if flags & flags::RST == 0 => {
+                let all = length + u32::from(flags & flags::SYN != 0) + u32::from(flags & flags::FIN != 0);
+                (all > 0).then_some((seq, all, u32::BITS))
+            }
+            _ => None,
+        }
+    }
+
+    /// The number behind the last one that it acknowledges.
+    fn acknowledged(self) -> Option<u32> {
+        match self {
+            Self::Response(psn) => Some(psn.wrapping_add(1)),
+            Self::Acknowledgment(psn, syndrome) => Some(psn.wrapping_add(u32::from(syndrome & NAK_BITS == 0))),
+            Self::Segment { flags, ack, .. } if flags & flags::ACK != 0 => Some(ack),
+            _ => None,
+        }
+    }
+}
+
+const PSN_BITS: u32 = 24;
+/// The kind of an acknowledgment, in its syndrome: 0 positive.
+const NAK_BITS: u8 = 0x60;
+/// Receiver not ready: it asks for the packet later.
+const RNR: u8 = 0x20;
+
+/// Numbers that are sent, and the packet that carried them last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    last: u32,
+    /// How often they were sent.
+    pub(crate) count: u32,
+}
+
+/// What one sender numbers: the requests or the responses to a queue pair, or the bytes of a TCP connection. Numbers
+/// are continued beyond their bits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stream {
+    bits: u32,
+    /// In the order of the numbers.
+    pub(crate) pieces: Vec<Piece>,
+    /// Behind the greatest one.
+    reach: i64,
+    /// Time of each acknowledgment, and the number up to which all are acknowledged by then.
+    acknowledged: Vec<(i64, i64)>,
+    /// Of the packets that arrived and were not sent again: time, and the greatest number of this and all later ones.
+    proved: Vec<(i64, i64)>,
+}
+
+impl Stream {
+    fn continued(&self, number: u32) -> i64 {
+        self.reach + signed(i64::from(number) - self.reach, self.bits)
+    }
+
+    /// True if a number is too far away to be of the same connection.
+    fn is_elsewhere(&self, number: i64) -> bool {
+        (number - self.reach).abs() > 1 << (self.bits - 2)
+    }
+
+    /// Difference of the numbers of another point's stream to those of this one.
+    pub(crate) fn shift(&self, other: &Self) -> i64 {
+        let (here, there) = (self.pieces.first().map_or(0, |p| p.start), other.pieces.first().map_or(0, |p| p.start));
+        here + signed(there - here, self.bits) - there
+    }
+
+    /// Time at which everything before `end` is acknowledged.
+    fn acknowledged_at(&self, end: i64) -> Option<i64> {
+        let first = self.acknowledged.partition_point(|(_, all)| *all < end);
+        self.acknowledged.get(first).map(|(time, _)| *time)
+    }
+}
+
+/// The lower bits of a difference, with their sign.
+fn signed(difference: i64, bits: u32) -> i64 {
+    let above = i64::BITS - bits.max(1);
+    difference << above >> above
+}
+
+/// The transmissions of one point.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// For each packet, the one that carried the same before.
+    earlier: Vec<u32>,
+    /// For each packet, the one that carried the same next.
+    later: Vec<u32>,
+    /// For each packet, its stream and the number behind its last one.
+    positions: Vec<(u32, i64)>,
+    /// Packets that were sent again because their receiver was not ready.
+    asked: Vec<u32>,
+    streams: Vec<Stream>,
+    of: HashMap<(Flow, bool), u32>,
+}
+
+/// The direction back, on TCP.
+pub(crate) fn back((way, src, dst, ports): Flow) -> Flow {
+    (way, dst, src, (ports.1, ports.0))
+}
+
+impl History {
+    /// The history of all packets except copies. `reverse` has the direction back of those on queue pairs.
+    pub(crate) fn new(packets: &[Seen], is_copy: &[bool], reverse: &HashMap<Flow, Flow>) -> Self {
+        let mut this = Self {
+            earlier: vec![NONE; packets.len()],
+            later: vec![NONE; packets.len()],
+            positions: vec![(NONE, 0); packets.len()],
+            ..Self::default()
+        };
+        let mut not_ready: HashMap<((Addr, Addr), u32), i64> = HashMap::new();
+        for (place, packet) in packets.iter().enumerate().filter(|(place, _)| !is_copy[*place]) {
+            let flow = flow(packet);
+            if let Some(number) = packet.content.acknowledged() {
+                let is_tcp = matches!(packet.content, Content::Segment { .. });
+                let forth = if is_tcp { Some(back(flow)) } else { reverse.get(&flow).copied() };
+                this.acknowledge(forth, number, packet.time);
+            }
+            if let Content::Acknowledgment(psn, syndrome) = packet.content
+                && syndrome & NAK_BITS == RNR
+            {
+                not_ready.insert((hosts(&flow), psn), packet.time);
+            }
+            this.send(place, flow, packet.content);
+            let before = this.earlier[place];
+            if let (Content::Request(psn), true) = (packet.content, before != NONE)
+                && not_ready.get(&(hosts(&flow), psn)).is_some_and(|at| *at >= packets[before as usize].time)
+            {
+                this.asked.push(place as u32);
+            }
+        }
+        this
+    }
+
+    fn acknowledge(&mut self, flow: Option<Flow>, number: u32, time: i64) {
+        let Some(id) = flow.and_then(|flow| self.of.get(&(flow, false))) else { return };
+        let stream = &mut self.streams[*id as usize];
+        let all = stream.continued(number);
+        if !stream.is_elsewhere(all) {
+            let before = stream.acknowledged.last().map_or(all, |(_, all)| *all);
+            stream.acknowledged.push((time, all.max(before)));
+        }
+    }
+
+    fn send(&mut self, place: usize, flow: Flow, content: Content) {
+        let Some((number, count, bits)) = content.numbers() else { return };
+        let id = *self.of.entry((flow, matches!(content, Content::Response(_)))).or_insert_with(|| {
+            self.streams.push(Stream { bits, reach: i64::from(number), ..Stream::default() });
+            self.streams.len() as u32 - 1
+        });
+        let stream = &mut self.streams[id as usize];
+        let start = stream.continued(number);
+        let end = start + i64::from(count);
+        let first = match stream.pieces.last() {
+            Some(last) if start < last.end => stream.pieces.partition_point(|piece| piece.end <= start),
+            _ => stream.pieces.len(),
+        };
+        let again = stream.pieces[first..].iter().take_while(|piece| piece.start < end).count();
+        // another connection with the same numbers of queue pair or ports
+        if (again == 0 && stream.pieces.len() - first > LATE) || stream.is_elsewhere(start) {
+            self.of.remove(&(flow, matches!(content, Content::Response(_))));
+            return self.send(place, flow, content);
+        }
+        self.positions[place] = (id, end);
+        let now = place as u32;
+        if let Some(before) = stream.pieces[first..first + again].first() {
+            self.earlier[place] = before.last;
+        }
+        for piece in &mut stream.pieces[first..first + again] {
+            let later = &mut self.later[piece.last as usize];
+            if *later == NONE {
+                *later = now;
+            }
+            (piece.last, piece.count) = (now, piece.count + 1);
+        }
+        if again == 0 {
+            stream.pieces.insert(first, Piece { start, end, last: now, count: 1 });
+        } else if end > stream.reach {
+            stream.pieces.push(Piece { start: stream.reach, end, last: now, count: 1 });
+        }
+        stream.reach = stream.reach.max(end);
+    }
+
+    /// Notes which packets of queue pairs prove that those before them arrived: receivers take them in order.
+    pub(crate) fn prove(&mut self, packets: &[Seen], arrived: impl Fn(usize) -> bool) {
+        for stream in self.streams.iter_mut().filter(|stream| stream.bits == PSN_BITS) {
+            let last = stream.pieces.iter().filter(|piece| arrived(piece.last as usize));
+            stream.proved = last.map(|piece| (packets[piece.last as usize].time, piece.end)).collect();
+            stream.proved.sort_unstable();
+            let mut greatest = i64::MIN;
+            for (_, end) in stream.proved.iter_mut().rev() {
+                greatest = greatest.max(*end);
+                *end = greatest;
+            }
+        }
+    }
+
+    /// The stream of a direction: its requests, or its responses.
+    pub(crate) fn stream(&self, flow: &Flow, is_response: bool) -> Option<&Stream> {
+        self.of.get(&(*flow, is_response)).map(|id| &self.streams[*id as usize])
+    }
+
+    /// The packet that carried the same before.
+    pub(crate) fn earlier(&self, place: usize) -> Option<usize> {
+        Some(self.earlier[place]).filter(|place| *place != NONE).map(|place| place as usize)
+    }
+
+    fn later(&self, place: usize) -> Option<usize> {
+        Some(self.later[place]).filter(|place| *place != NONE).map(|place| place as usize)
+    }
+
+    /// What became of a packet that did not show where it should arrive. `wait` is the time after which it would have
+    /// been sent again.
+    pub(crate) fn fate(&self, packets: &[Seen], place: usize, arrived: impl Fn(usize) -> bool, wait: i64) -> Fate {
+        let (id, end) = self.positions[place];
+        let Some(stream) = self.streams.get(id as usize) else { return Fate::Unknown };
+        let time = packets[place].time;
+        let (acknowledged, later) = (stream.acknowledged_at(end), self.later(place));
+        if later.is_some_and(|later| acknowledged.is_none_or(|at| at > packets[later].time)) {
+            return Fate::Lost;
+        }
+        // what a transmission before it may have brought about tells nothing of this one
+        let mut before = std::iter::successors(self.earlier(place), |place| self.earlier(*place));
+        if before.any(&arrived) || acknowledged.is_some_and(|at| at < time) {
+            return Fate::Unknown;
+        }
+        let (soon, after) =
+            (time.saturating_add(wait), |all: &[(i64, i64)], time| all.partition_point(|(at, _)| *at < time));
+        let proved = stream.proved.get(after(&stream.proved, soon)).is_some_and(|(_, all)| *all >= end);
+        if acknowledged.is_some() || proved {
+            return Fate::Missed;
+        }
+        let left_out = stream.acknowledged.len() - after(&stream.acknowledged, soon);
+        // tried to the end, or left out by all that was said later
+        if self.earlier(place).is_some() || left_out >= LEFT_OUT { Fate::Lost } else { Fate::Unknown }
+    }
+
+    /// Packets that had arrived and were sent again, not as a consequence of a loss before they arrived, nor because
+    /// their receiver asked for it.
+    pub(crate) fn sent_again(&self, packets: &[Seen], arrived: impl Fn(usize) -> bool) -> Vec<usize> {
+        /// A loss before the point: the first number, and the times of that packet and of its repetition.
+        #[derive(Clone, Copy)]
+        struct Recovery {
+            start: i64,
+            lost: i64,
+            repeated: i64,
+        }
+        let mut states: Vec<(i64, Option<Recovery>)> = vec![(i64::MIN, None); self.streams.len()];
+        let mut found = Vec::new();
+        for (place, packet) in packets.iter().enumerate() {
+            let (id, end) = self.positions[place];
+            let Some(stream) = self.streams.get(id as usize) else { continue };
+            let (last, recovery) = &mut states[id as usize];
+            let start = end - packet.content.numbers().map_or(0, |(_, count, _)| i64::from(count));
+            let is_step_back = start <= *last;
+            *last = start;
+            let Some(before) = self.earlier(place) else { continue };
+            let sent = packets[before].time;
+            if !arrived(before) {
+                let new = Recovery { start, lost: sent, repeated: packet.time };
+                let known = recovery.filter(|known| known.repeated > sent);
+                *recovery = Some(known.map_or(new, |known| Recovery {
+                    start: known.start.min(start),
+                    lost: known.lost.min(sent),
+                    repeated: packet.time,
+                }));
+                continue;
+            }
+            let is_consequence = recovery.is_some_and(|r| start > r.start && sent > r.lost && sent < r.repeated);
+            // a queue pair repeats everything behind the first one
+            let is_follower = stream.bits == PSN_BITS && !is_step_back;
+            let is_acknowledged = stream.acknowledged_at(end).is_some_and(|at| at < packet.time);
+            if !is_consequence && !is_follower && !is_acknowledged && self.asked.binary_search(&(place as u32)).is_err()
+            {
+                found.push(place);
+            }
+        }
+        found
+    }
+}
