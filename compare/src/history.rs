@@ -137,6 +137,16 @@ impl Stream {
         here + signed(there - here, self.bits) - there
     }
 
+    /// Splits the piece in which a number stands, before it.
+    fn split(&mut self, at: i64) {
+        let place = self.pieces.partition_point(|piece| piece.end <= at);
+        if let Some(piece) = self.pieces.get_mut(place).filter(|piece| piece.start < at) {
+            let before = Piece { end: at, ..*piece };
+            piece.start = at;
+            self.pieces.insert(place, before);
+        }
+    }
+
     /// Time at which everything before `end` is acknowledged.
     fn acknowledged_at(&self, end: i64) -> Option<i64> {
         let first = self.acknowledged.partition_point(|(_, all)| *all < end);
@@ -222,9 +232,12 @@ impl History {
         let stream = &mut self.streams[id as usize];
         let start = stream.continued(number);
         let end = start + i64::from(count);
-        let first = match stream.pieces.last() {
-            Some(last) if start < last.end => stream.pieces.partition_point(|piece| piece.end <= start),
-            _ => stream.pieces.len(),
+        let first = if start < stream.reach && !stream.pieces.is_empty() {
+            stream.split(start);
+            stream.split(end);
+            stream.pieces.partition_point(|piece| piece.end <= start)
+        } else {
+            stream.pieces.len()
         };
         let again = stream.pieces[first..].iter().take_while(|piece| piece.start < end).count();
         // another connection with the same numbers of queue pair or ports
@@ -347,5 +360,139 @@ impl History {
             }
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::points::packet;
+
+    const MS: i64 = 1_000_000;
+
+    fn sent(time: i64, content: Content) -> Seen {
+        packet(time, content, (0, 0))
+    }
+
+    /// What became of each packet that did not arrive, where `arrived` tells which did.
+    fn fates(packets: &[Seen], arrived: &[bool]) -> Vec<(usize, Fate)> {
+        // requests and acknowledgments of the same flow, for brevity
+        let reverse = packets.iter().map(|packet| (flow(packet), flow(packet))).collect();
+        let mut history = History::new(packets, &vec![false; packets.len()], &reverse);
+        history.prove(packets, |place| arrived[place]);
+        let gone = (0..packets.len()).filter(|place| !arrived[*place]);
+        gone.map(|place| (place, history.fate(packets, place, |place| arrived[place], MS))).collect()
+    }
+
+    fn again(packets: &[Seen], arrived: &[bool]) -> Vec<usize> {
+        let reverse = packets.iter().map(|packet| (flow(packet), flow(packet))).collect();
+        History::new(packets, &vec![false; packets.len()], &reverse).sent_again(packets, |place| arrived[place])
+    }
+
+    fn requests(psns: &[u32]) -> Vec<Seen> {
+        psns.iter().zip(0..).map(|(psn, n)| sent(n * 2 * MS, Content::Request(*psn))).collect()
+    }
+
+    #[test]
+    fn what_is_sent_again_was_lost_and_what_is_followed_was_not() {
+        // 2 is lost, and everything behind it is repeated; the capture missed 5
+        let packets = requests(&[1, 2, 3, 4, 2, 3, 4, 5, 6, 7]);
+        let arrived = [true, false, true, true, true, true, true, false, true, true];
+        assert_eq!(fates(&packets, &arrived), [(1, Fate::Lost), (7, Fate::Missed)]);
+        assert_eq!(again(&packets, &arrived), [0; 0], "a consequence of the loss");
+        // nothing follows
+        assert_eq!(fates(&packets[..8], &arrived[..8]), [(1, Fate::Lost), (7, Fate::Unknown)]);
+        // across the end of the numbers
+        let packets = requests(&[0x00ff_fffe, 0x00ff_ffff, 0, 1]);
+        assert_eq!(fates(&packets, &[true, false, true, true]), [(1, Fate::Missed)]);
+    }
+
+    #[test]
+    fn what_is_tried_to_the_end_was_lost() {
+        let arrived = [true, false, false, false];
+        assert_eq!(fates(&requests(&[1, 2, 2, 2]), &arrived), [(1, Fate::Lost), (2, Fate::Lost), (3, Fate::Lost)]);
+        // of what arrived before, nothing tells whether it arrived once more
+        assert_eq!(fates(&requests(&[1, 2, 2]), &[true, true, false]), [(2, Fate::Unknown)]);
+    }
+
+    #[test]
+    fn acknowledgments_tell_what_arrived() {
+        let acknowledged = |psn, syndrome| sent(100 * MS, Content::Acknowledgment(psn, syndrome));
+        let gone = |ack| {
+            let mut packets = requests(&[1, 2]);
+            packets.push(ack);
+            fates(&packets, &[true, false, true])
+        };
+        assert_eq!(gone(acknowledged(2, 31)), [(1, Fate::Missed)]);
+        assert_eq!(gone(acknowledged(1, 31)), [(1, Fate::Unknown)]);
+        assert_eq!(gone(acknowledged(2, 0x60)), [(1, Fate::Unknown)], "a NAK acknowledges what is before it");
+        assert_eq!(gone(sent(100 * MS, Content::Response(2))), [(1, Fate::Missed)]);
+        assert_eq!(gone(sent(100 * MS, Content::Unnumbered)), [(1, Fate::Unknown)]);
+    }
+
+    #[test]
+    fn a_queue_pair_that_repeats_everything_lost_one_packet() {
+        // 2 was lost behind the point
+        assert_eq!(again(&requests(&[1, 2, 3, 4, 2, 3, 4, 5]), &[true; 8]), [4]);
+        // its receiver was not ready
+        let mut packets = requests(&[1, 2]);
+        packets.push(sent(3 * MS, Content::Acknowledgment(2, RNR | 12)));
+        packets.push(sent(4 * MS, Content::Request(2)));
+        packets.push(sent(9 * MS, Content::Request(2)));
+        assert_eq!(again(&packets, &[true; 5]), [4], "it was asked for once");
+    }
+
+    #[test]
+    fn the_numbers_of_another_connection_are_not_the_same() {
+        let packets = requests(&[5, 6, 0x0070_0000, 0x0070_0001, 5]);
+        assert_eq!(again(&packets, &[true; 5]), [0; 0]);
+        // one that comes late is no repetition
+        assert_eq!(again(&requests(&[1, 3, 2, 4]), &[true; 4]), [0; 0]);
+    }
+
+    fn segment(time: i64, seq: u32, length: u32) -> Seen {
+        let content = Content::Segment { seq, flags: flags::ACK, length, ack: 1 };
+        packet(time, content, (1, 2))
+    }
+
+    fn reply(time: i64, ack: u32) -> Seen {
+        let content = Content::Segment { seq: 1, flags: flags::ACK, length: 0, ack };
+        packet(time, content, (2, 1))
+    }
+
+    #[test]
+    fn tcp_acknowledges_and_sends_again_by_bytes() {
+        // 100 bytes that were acknowledged, and 100 that are sent again in two segments
+        let packets = [
+            segment(0, 0, 100),
+            reply(MS, 100),
+            segment(2 * MS, 100, 100),
+            segment(4 * MS, 100, 50),
+            segment(5 * MS, 150, 50),
+            reply(6 * MS, 200),
+        ];
+        let arrived = [false, true, false, true, true, true];
+        assert_eq!(fates(&packets, &arrived), [(0, Fate::Missed), (2, Fate::Lost)]);
+        assert_eq!(again(&packets, &arrived), [0; 0]);
+        // acknowledged all along, but not this far
+        let packets =
+            [segment(0, 0, 100), segment(MS, 100, 100), reply(3 * MS, 100), reply(4 * MS, 100), reply(5 * MS, 100)];
+        assert_eq!(fates(&packets, &[true, false, true, true, true]), [(1, Fate::Lost)]);
+    }
+
+    #[test]
+    fn what_is_no_data_is_not_sent_again() {
+        // a keepalive of no bytes, one of a byte that is acknowledged, duplicate acknowledgments
+        let packets = [
+            segment(0, 0, 100),
+            reply(MS, 100),
+            segment(2 * MS, 99, 0),
+            segment(3 * MS, 99, 1),
+            reply(4 * MS, 100),
+            reply(5 * MS, 100),
+        ];
+        assert_eq!(again(&packets, &[true; 6]), [0; 0]);
+        let packets = [segment(0, 0, 100), segment(MS, 0, 100), reply(2 * MS, 100)];
+        assert_eq!(again(&packets, &[true; 3]), [1]);
     }
 }

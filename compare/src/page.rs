@@ -1,7 +1,7 @@
 //! A comparison as one HTML page: delay over time with losses, and the facts of the text. It works offline and has no
 //! external references.
 
-use crate::points::{Agreement, Comparison, DirectionResult, Mark};
+use crate::points::{Agreement, Comparison, DirectionResult, Mark, alike_findings};
 use crate::profile::Histogram;
 use rdmascope_dissector::text::{Elapsed, Grouped, escaped};
 use std::fmt::Write;
@@ -182,15 +182,10 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
     }
     if !c.findings.is_empty() {
         heading(out, "Findings");
-        let rows = c.findings.iter().map(|t| {
-            let verdict = match t.verdict {
-                Agreement::Both => "at both points".to_owned(),
-                Agreement::Certain(at) => format!("at both points; certain by {}", names[at]),
-                Agreement::Only(at) => format!("only at {}", names[at]),
-                Agreement::Withdrawn(at) => {
-                    format!("withdrawn: {} has it; {} has these frames but not the finding", names[at], names[1 - at])
-                }
-            };
+        let rows = alike_findings(&c.findings).into_iter().map(|(t, count)| {
+            let withdrawn = if matches!(t.verdict, Agreement::Withdrawn(_)) { "withdrawn: " } else { "" };
+            let all = if count > 1 { format!(" ({count} connections)") } else { String::new() };
+            let verdict = format!("{withdrawn}{}{all}", t.words(names));
             vec![t.rule.id().to_owned(), t.by.to_owned(), verdict, t.rule.row().title.to_owned()]
         });
         table(out, &["finding", "by", "what the two captures show together", "title"], rows);

@@ -111,7 +111,20 @@ struct SeenRequest {
     own: [i64; 2],
 }
 
-/// Findings of one rule about one side.
+/// What findings have in common: the rule, the side, and the connection.
+type Key = (Rule, &'static str, Option<u32>);
+
+/// A connection of one capture.
+#[derive(Clone, Debug)]
+struct Followed {
+    id: u32,
+    /// From the client and back, as far as they are known.
+    flows: [Option<Flow>; 2],
+    /// Times of its first and its last frame.
+    span: (i64, i64),
+}
+
+/// Findings of one rule about one side of a connection.
 #[derive(Clone, Debug)]
 struct Found {
     certainty: Certainty,
@@ -160,7 +173,9 @@ impl Trace for Hop {
 pub struct Point {
     packets: Vec<Seen>,
     exchanges: Vec<SeenRequest>,
-    findings: BTreeMap<(Rule, &'static str), Found>,
+    findings: BTreeMap<Key, Found>,
+    /// Connections: number, directions, and times of the first and the last frame.
+    connections: Vec<Followed>,
     span: Option<(i64, i64)>,
     /// True if the capture cut packets.
     is_cut: bool,
@@ -240,9 +255,12 @@ impl Point {
     pub fn findings(&mut self, report: &Report) {
         for connection in &report.connections {
             let [client, server] = &connection.peers;
-            if let Some([forth, back]) = flows_of(connection).filter(|[forth, _]| forth.0 != TCP) {
+            let flows = flows_of(connection);
+            if let ([Some(forth), Some(back)], Some(_)) = (flows, client.qp) {
                 self.reverse.extend([(forth, back), (back, forth)]);
             }
+            let span = (connection.first.time, connection.last.time);
+            self.connections.push(Followed { id: connection.id, flows, span });
             if connection.client_known {
                 self.roles[0].insert(client.address);
                 self.roles[1].insert(server.address);
@@ -258,7 +276,7 @@ impl Point {
             let connection = finding.connection.and_then(|id| report.connections.iter().find(|c| c.id == id));
             let address = side.zip(connection).map(|(side, c)| c.peers[side].address);
             let frames = if finding.frames.omitted() > 0 { Vec::new() } else { finding.frames.to_vec() };
-            match self.findings.entry((finding.rule, finding.by.name())) {
+            match self.findings.entry((finding.rule, finding.by.name(), finding.connection)) {
                 Entry::Vacant(place) => _ = place.insert(Found { certainty: finding.certainty, frames, address }),
                 Entry::Occupied(mut place) => {
                     let known = place.get_mut();
@@ -277,19 +295,16 @@ impl Point {
     }
 }
 
-/// The flows of a connection: from the client and back.
-fn flows_of(connection: &Connection) -> Option<[Flow; 2]> {
+/// The flows of a connection, from the client and back. One whose queue pair is not known is missing.
+fn flows_of(connection: &Connection) -> [Option<Flow>; 2] {
     let [client, server] = &connection.peers;
-    let ways = match (client.qp, server.qp) {
-        (Some(here), Some(there)) => [u64::from(there), u64::from(here)],
-        (None, None) => [TCP; 2],
-        _ => return None,
-    };
-    let ports = if ways[0] == TCP { (client.port, server.port) } else { (0, 0) };
-    Some([
-        (ways[0], client.address, server.address, ports),
-        (ways[1], server.address, client.address, (ports.1, ports.0)),
-    ])
+    let is_tcp = client.qp.is_none() && server.qp.is_none();
+    let ways = if is_tcp { [Some(TCP); 2] } else { [server.qp, client.qp].map(|qp| qp.map(u64::from)) };
+    let ports = if is_tcp { (client.port, server.port) } else { (0, 0) };
+    [
+        ways[0].map(|way| (way, client.address, server.address, ports)),
+        ways[1].map(|way| (way, server.address, client.address, (ports.1, ports.0))),
+    ]
 }
 
 fn ib_packet(ib: &IbPacket<'_>, bytes: &[u8]) -> Seen {
@@ -405,6 +420,8 @@ pub struct Joint {
     pub rule: Rule,
     /// The side to blame.
     pub by: &'static str,
+    /// The connection in each of the two.
+    pub connections: [Option<u32>; 2],
     /// Certainty in each of the two.
     pub at: [Option<Certainty>; 2],
     /// Combined result.
@@ -494,16 +511,33 @@ impl Alone {
 }
 
 impl Joint {
-    fn words(&self, names: [&str; 2]) -> String {
+    /// What the two captures show together.
+    pub(crate) fn words(&self, names: [&str; 2]) -> String {
         match self.verdict {
             Agreement::Both => "at both points".to_owned(),
             Agreement::Certain(at) => format!("at both points; certain by {}", names[at]),
             Agreement::Only(at) => format!("only at {}", names[at]),
+            Agreement::Withdrawn(at) if self.rule == Rule::RcRetransmit => {
+                format!("{} has it; {} shows that the packets arrived", names[at], names[1 - at])
+            }
             Agreement::Withdrawn(at) => {
                 format!("{} has it; {} has these frames but not the finding", names[at], names[1 - at])
             }
         }
     }
+}
+
+/// Findings that say the same of several connections, and the number of these.
+pub(crate) fn alike_findings(findings: &[Joint]) -> Vec<(&Joint, usize)> {
+    let mut found: Vec<(&Joint, usize)> = Vec::new();
+    for one in findings {
+        let is_same = |known: &Joint| (known.rule, known.by, known.verdict) == (one.rule, one.by, one.verdict);
+        match found.iter_mut().rev().take_while(|(known, _)| known.rule == one.rule).find(|(known, _)| is_same(known)) {
+            Some((_, count)) => *count += 1,
+            None => found.push((one, 1)),
+        }
+    }
+    found
 }
 
 /// True if a rule is about the behaviour of a side and does not depend on the capture point: not about time, the
@@ -1002,9 +1036,13 @@ impl Comparison {
                 }
             }
         }
-        // the same by their numbers, of flows of which nothing was alone with its key
-        let known = [pairs.known(0), pairs.known(1)];
+        // the same by their numbers, of flows of which no packet has the same key
         if !is_cut {
+            let mut known: [HashSet<Flow>; 2] = Default::default();
+            for (here, there) in pairs.frames().filter(|(here, there)| here.key == there.key) {
+                known[0].insert(flow(here));
+                known[1].insert(flow(there));
+            }
             let [in_a, in_b] = [0, 1].map(|at| {
                 by_key(&points[at].packets, |place, packet| {
                     let is_left = pairs.is_left(at, place) && !known[at].contains(&flow(packet));
@@ -1258,10 +1296,25 @@ impl Comparison {
     /// capture point.
     fn compare_findings(&mut self, pairs: &Pairs<'_>, flows: &Flows, missed: &Missed) {
         let [a, b] = pairs.points;
-        let all: BTreeSet<_> = a.findings.keys().chain(b.findings.keys()).copied().collect();
+        let same = same_connections(pairs, flows, self.clock.as_ref());
+        let there = |(rule, by, id): Key| match id {
+            None => Some((rule, by, None)),
+            Some(id) => same.get(&id).map(|id| (rule, by, Some(*id))),
+        };
+        let mut all: Vec<[Option<Key>; 2]> = Vec::new();
+        let mut common = HashSet::new();
+        for here in a.findings.keys() {
+            let there = there(*here).filter(|there| b.findings.contains_key(there));
+            common.extend(there);
+            all.push([Some(*here), there]);
+        }
+        all.extend(b.findings.keys().filter(|key| !common.contains(*key)).map(|key| [None, Some(*key)]));
         if all.is_empty() {
             return;
         }
+        all.sort_unstable_by_key(|keys| keys.iter().flatten().next().copied());
+        let same: [HashMap<u32, u32>; 2] =
+            [same.iter().map(|(a, b)| (*a, *b)).collect(), same.iter().map(|(a, b)| (*b, *a)).collect()];
         // for each point, the index of a frame there and of the same packet at the other point
         let mut seen: [HashMap<u64, (usize, usize)>; 2] = Default::default();
         for (place, other) in pairs.of[0].iter().enumerate().filter_map(|(place, pair)| Some((place, (*pair)?))) {
@@ -1269,8 +1322,9 @@ impl Comparison {
             seen[1].insert(b.packets[other].frame, (other, place));
         }
         let points = [a, b];
-        for key @ (rule, by) in all {
-            let found = points.map(|point| point.findings.get(&key));
+        for keys in all {
+            let Some((rule, by, _)) = keys.iter().flatten().next().copied() else { continue };
+            let found = [0, 1].map(|at: usize| keys[at].and_then(|key| points[at].findings.get(&key)));
             let verdict = match found {
                 [Some(x), Some(y)] => match (x.certainty == Certainty::Certain, y.certainty == Certainty::Certain) {
                     (true, false) => Agreement::Certain(0),
@@ -1296,10 +1350,28 @@ impl Comparison {
                                 })
                             })
                     });
+                    // the other point shows that the receiver had them
+                    let had = keys[at].and_then(|(_, _, id)| {
+                        let spurious =
+                            |by: Blame| (Rule::RcSpurious, by.name(), id.and_then(|id| same[at].get(&id).copied()));
+                        let all = [Blame::Client, Blame::Server, Blame::Unknown, Blame::Network];
+                        all.into_iter().find_map(|by| points[1 - at].findings.get(&spurious(by)))
+                    });
+                    let is_refuted = is_refuted
+                        || rule == Rule::RcRetransmit
+                            && found[at].zip(had).is_some_and(|(lost, had)| {
+                                !lost.frames.is_empty()
+                                    && lost.frames.iter().all(|frame| {
+                                        seen[at].get(frame).is_some_and(|(_, there)| {
+                                            had.frames.contains(&points[1 - at].packets[*there].frame)
+                                        })
+                                    })
+                            });
                     if is_refuted { Agreement::Withdrawn(at) } else { Agreement::Only(at) }
                 }
             };
-            self.findings.push(Joint { rule, by, at: found.map(|f| f.map(|f| f.certainty)), verdict });
+            let connections = keys.map(|key| key.and_then(|(_, _, id)| id));
+            self.findings.push(Joint { rule, by, connections, at: found.map(|f| f.map(|f| f.certainty)), verdict });
         }
     }
 
@@ -1435,14 +1507,15 @@ impl Comparison {
                 t.command, t.frames[0], names[0], names[1]
             );
         }
-        let (withdrawn, stood): (Vec<&Joint>, Vec<&Joint>) =
-            self.findings.iter().partition(|t| matches!(t.verdict, Agreement::Withdrawn(_)));
-        for (title, rows) in [("Findings", stood), ("Withdrawn: one capture missed what the other has", withdrawn)] {
+        let (withdrawn, stood): (Vec<_>, Vec<_>) =
+            alike_findings(&self.findings).into_iter().partition(|(t, _)| matches!(t.verdict, Agreement::Withdrawn(_)));
+        for (title, rows) in [("Findings", stood), ("Withdrawn: the other capture refutes them", withdrawn)] {
             if !rows.is_empty() {
                 let _ = writeln!(out, "\n{title}");
             }
-            for t in rows {
-                let _ = writeln!(out, "  {} by {}: {}", t.rule.id(), t.by, t.words(names));
+            for (t, count) in rows {
+                let all = if count > 1 { format!(" ({count} connections)") } else { String::new() };
+                let _ = writeln!(out, "  {} by {}: {}{all}", t.rule.id(), t.by, t.words(names));
             }
         }
         out
@@ -1523,6 +1596,7 @@ impl Comparison {
             "findings": self.findings.iter().map(|t| json!({
                 "id": t.rule.id(),
                 "by": t.by,
+                "connections": t.connections,
                 "first": t.at[0].is_some(),
                 "second": t.at[1].is_some(),
                 "certainty": t.at.iter().flatten().max().map(|c| c.name()),
@@ -1631,6 +1705,11 @@ pub fn schema() -> Json {
     let finding = object(&[
         ("id", &text, "The rule."),
         ("by", &text, "The side that broke it."),
+        (
+            "connections",
+            &list(&json!({"anyOf": [count, {"type": "null"}]})),
+            "The connection in each capture; null where it has no such finding, or one of no connection.",
+        ),
         ("first", &boolean, "Whether the first capture has it."),
         ("second", &boolean, "Whether the second capture has it."),
         (
@@ -1642,7 +1721,7 @@ pub fn schema() -> Json {
             "verdict",
             &json!({"enum": ["both", "certain", "only", "withdrawn"]}),
             "Withdrawn: one capture has the finding provided that it missed nothing; the other has the missed frames, \
-                and not the finding.",
+                and not the finding. Or the other shows that packets arrived which one takes for lost.",
         ),
     ]);
     let alone = object(&[
@@ -2028,6 +2107,30 @@ fn left(all: &[(u32, u32, usize)], begin: u32, is_known: impl Fn(usize) -> bool)
     left
 }
 
+/// The connection of the second point, for each of the first that has the same packets.
+fn same_connections(pairs: &Pairs<'_>, flows: &Flows, clock: Option<&Clock>) -> HashMap<u32, u32> {
+    let [a, b] = pairs.points;
+    let mut by_flow: HashMap<Flow, Vec<&Followed>> = HashMap::new();
+    for connection in &b.connections {
+        for flow in connection.flows.into_iter().flatten() {
+            by_flow.entry(flow).or_default().push(connection);
+        }
+    }
+    let mut same = HashMap::new();
+    for here in &a.connections {
+        // queue pairs and ports are used again: of several the one that has most of the time in common
+        let common = |there: &Followed| {
+            let (first, last) = clock.map_or(there.span, |c| (c.first(there.span.0), c.first(there.span.1)));
+            here.span.1.min(last).saturating_sub(here.span.0.max(first))
+        };
+        let there = here.flows.iter().flatten().filter_map(|flow| by_flow.get(flows.same.get(flow)?)).flatten();
+        if let Some(there) = there.max_by_key(|there| common(there)) {
+            same.insert(here.id, there.id);
+        }
+    }
+    same
+}
+
 /// TCP segments that an adapter split or joined between the points: their bytes are in other segments of the same
 /// stream, the first of which is their match. A segment whose bytes arrived only in part is lost; the parts that
 /// arrived are matched. A segment with the same header and other bytes was damaged.
@@ -2130,6 +2233,12 @@ fn clocks(pairs: &Pairs<'_>, flows: &Flows) -> Option<Clock> {
         }
     }
     clock(&forward, &backward)
+}
+
+/// A packet with this content, from a port to another.
+#[cfg(test)]
+pub(crate) fn packet(time: i64, content: Content, ports: (u16, u16)) -> Seen {
+    Seen { time, content, outside: Outside { ports, ..Outside::default() }, ..Seen::default() }
 }
 
 #[cfg(test)]
@@ -2461,7 +2570,7 @@ mod tests {
         let rule = Rule::SmbdCreditOverrun;
         let verdict =
             |a: &Point, b: &Point| Comparison::new(a, b).findings.iter().map(|t| t.verdict).collect::<Vec<_>>();
-        a.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[21]));
+        a.findings.insert((rule, "client", None), found(Certainty::IfNothingWasMissed, &[21]));
         assert_eq!(
             verdict(&a, &b),
             [Agreement::Only(0)],
@@ -2472,21 +2581,279 @@ mod tests {
             Point { packets: a.packets.clone(), span: a.span, findings: a.findings.clone(), ..Point::default() };
         late.packets.retain(|p| p.frame != 11);
         assert_eq!(verdict(&late, &b), [Agreement::Withdrawn(0)]);
-        late.findings.insert((rule, "client"), found(Certainty::Certain, &[21]));
+        late.findings.insert((rule, "client", None), found(Certainty::Certain, &[21]));
         assert_eq!(verdict(&late, &b), [Agreement::Only(0)], "what is certain is not withdrawn");
-        late.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[]));
+        late.findings.insert((rule, "client", None), found(Certainty::IfNothingWasMissed, &[]));
         assert_eq!(verdict(&late, &b), [Agreement::Only(0)], "nor what has more frames than are kept");
         let mut other = Point { packets: b.packets.clone(), span: b.span, ..Point::default() };
-        other.findings.insert((rule, "client"), found(Certainty::Certain, &[21]));
+        other.findings.insert((rule, "client", None), found(Certainty::Certain, &[21]));
         assert_eq!(verdict(&a, &other), [Agreement::Certain(1)]);
         // reported about the client at the server's point, and not at the client's
         let mut far =
             Point { findings: a.findings.clone(), packets: b.packets.clone(), span: b.span, ..Point::default() };
-        far.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[21]));
+        far.findings.insert((rule, "client", None), found(Certainty::IfNothingWasMissed, &[21]));
         let mut near = a;
         near.findings.clear();
         assert_eq!(verdict(&near, &far), [Agreement::Withdrawn(1)]);
-        far.findings.insert((Rule::SmbdCreditStall, "client"), found(Certainty::Guess, &[21]));
+        far.findings.insert((Rule::SmbdCreditStall, "client", None), found(Certainty::Guess, &[21]));
         assert_eq!(Comparison::new(&near, &far).json(["a", "b"])["findings"][0]["verdict"], "withdrawn");
+    }
+
+    /// A connection of requests both ways, one every ms, and what becomes of each: `None` if it does not arrive. Times
+    /// are those of the first clock; the points are 20 µs apart.
+    fn traffic(count: i64, change: impl Fn(i64, &mut Seen, &mut Option<Seen>)) -> (Point, Point) {
+        let (mut a, mut b) = (Point::default(), Point::default());
+        for n in 0..count {
+            let sent = Sent::new(n * MS, n % 2 == 0, 20_000);
+            let mut here = seen(n as usize, &sent, sent.time, false);
+            let mut there = Some(seen(n as usize, &sent, sent.time + sent.delay, false));
+            change(n, &mut here, &mut there);
+            let (from, to) = if sent.by_client { (&mut a, &mut b) } else { (&mut b, &mut a) };
+            from.packets.push(here);
+            to.packets.extend(there);
+        }
+        spanned(&mut a, &mut b, count);
+        (a, b)
+    }
+
+    fn spanned(a: &mut Point, b: &mut Point, count: i64) {
+        for point in [a, b] {
+            point.packets.sort_by_key(|packet| packet.time);
+            point.span = Some((-10 * MS, (count + 10) * MS));
+        }
+    }
+
+    const MS: i64 = 1_000_000;
+
+    #[test]
+    fn what_was_not_sent_again_was_not_lost() {
+        let (a, b) = traffic(100, |n, _, there| {
+            if n == 40 {
+                *there = None;
+            }
+        });
+        let way = &Comparison::new(&a, &b).ways[0];
+        assert_eq!((way.lost.0, way.missed.clone(), way.undecided.0), (0, (1, vec![41]), 0));
+        // what nothing acknowledges
+        let (a, mut b) = traffic(100, |n, here, there| {
+            if n == 40 {
+                here.content = Content::Unnumbered;
+                *there = None;
+            }
+        });
+        let found = Comparison::new(&a, &b);
+        assert_eq!((found.ways[0].missed.0, found.ways[0].undecided.clone()), (0, (1, vec![41])));
+        assert!(found.text(["a", "b"]).contains("1 lost or not captured (frames of a: 41)"));
+        assert_eq!(found.json(["a", "b"])["ways"][0]["lost_or_not_captured"]["count"], 1);
+        // a capture that says that it dropped frames
+        b.dropped(1);
+        assert_eq!(Comparison::new(&a, &b).ways[0].missed, (1, vec![41]));
+        // one that has nothing for a while, in either direction
+        let (a, mut b) = traffic(100, |n, here, _| {
+            if n == 40 {
+                here.content = Content::Unnumbered;
+            }
+        });
+        b.packets.retain(|packet| !(40 * MS..43 * MS).contains(&packet.time));
+        let found = Comparison::new(&a, &b);
+        assert_eq!((found.ways[0].missed.0, found.ways[0].undecided.0, found.ways[1].unseen.0), (2, 0, 1));
+    }
+
+    #[test]
+    fn copies_of_a_mirror_are_no_packets() {
+        for is_all in [true, false] {
+            let (a, mut b) = traffic(100, |n, here, there| {
+                here.copy.0 = n as u16 + 1;
+                if let Some(there) = there {
+                    there.copy.0 = n as u16 + 1;
+                }
+            });
+            let twice: Vec<Seen> = b.packets.iter().copied().filter(|packet| is_all || packet.frame % 5 == 0).collect();
+            let count = twice.len() as u64;
+            b.packets.extend(twice.into_iter().map(|packet| Seen { time: packet.time + 2_000, ..packet }));
+            b.packets.sort_by_key(|packet| packet.time);
+            for (found, at) in [(Comparison::new(&a, &b), 1), (Comparison::new(&b, &a), 0)] {
+                let sum = |list: fn(&DirectionResult) -> &Listed| found.ways.iter().map(|way| list(way).0).sum::<u64>();
+                let copies: u64 = found.ways.iter().map(|way| way.copies[at].0).sum();
+                assert_eq!((sum(|w| &w.lost), sum(|w| &w.unseen), copies), (0, 0, count));
+                assert_eq!(found.ways.iter().map(|way| way.matched).sum::<u64>(), 100);
+                assert_eq!(found.clock.unwrap().offset.abs() as i64, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_link_that_goes_down_or_comes_up_late_loses_what_is_tried() {
+        let tries = [0, 50, 100].map(|after| after * MS);
+        let at = |after: i64, frame: usize| Seen {
+            content: Content::Request(5000),
+            ..seen(frame, &Sent::new(0, true, 0), after, false)
+        };
+        let (mut a, mut b) = traffic(100, |_, _, _| {});
+        a.packets.extend(tries.map(|after| at(101 * MS + after, 200)));
+        b.span = Some((0, 99 * MS));
+        let down = Comparison::new(&a, &b);
+        assert_eq!((down.ways[0].lost.0, down.ways[0].undecided.0), (3, 0));
+        // the server goes on, as the capture of the client shows: the server's ended
+        a.packets.push(seen(300, &Sent::new(0, false, 0), 110 * MS, false));
+        assert_eq!(Comparison::new(&a, &b).ways[0].lost.0, 0);
+        let (mut a, b) = traffic(100, |_, _, _| {});
+        a.packets.splice(0..0, tries.map(|after| at(after - 120 * MS, 200)));
+        a.span = Some((-130 * MS, 110 * MS));
+        let up = Comparison::new(&a, &Point { span: Some((0, 110 * MS)), ..b });
+        assert_eq!(up.ways[0].lost.0, 3);
+    }
+
+    #[test]
+    fn a_direction_that_one_point_has_not_is_told() {
+        let (mut a, b) = traffic(100, |_, _, _| {});
+        for n in 0..4 {
+            let sent = Sent::new(0, true, 0);
+            let one = seen(200, &sent, (20 + 10 * n) * MS, false);
+            a.packets.push(Seen { way: 77, content: Content::Unnumbered, ..one });
+        }
+        a.packets.sort_by_key(|packet| packet.time);
+        let found = Comparison::new(&a, &b);
+        assert_eq!((found.ways[0].lost.0, found.ways[0].undecided.0, found.alone.len()), (0, 4, 1));
+        let text = found.text(["a", "b"]);
+        assert!(text.contains("10.0.0.1 → 10.0.0.2, queue pair 0x4d: 4 packets at a (from frame 201)"), "{text}");
+        assert_eq!(found.json(["a", "b"])["seen_at_one"][0]["is_sender"], true);
+    }
+
+    #[test]
+    fn a_direction_is_known_by_hop_limits_and_losses_and_else_assumed() {
+        let one_way = |n: i64, here: &mut Seen, there: &mut Option<Seen>, ttl: [u8; 2]| {
+            here.outside.ttl = ttl[0];
+            there.as_mut().unwrap().outside.ttl = ttl[1];
+            // times that are as often wrong as right
+            there.as_mut().unwrap().time += if n % 4 < 2 { 50_000 } else { -50_000 };
+        };
+        for (ttl, is_assumed, matched) in [([64, 64], true, 50), ([64, 63], false, 50), ([63, 64], false, 50)] {
+            let (a, b) = traffic(100, |n, here, there| one_way(n, here, there, ttl));
+            let found = Comparison::new(&a, &b);
+            assert_eq!((found.ways[0].is_assumed, found.ways[0].matched), (is_assumed, matched), "{ttl:?}");
+            assert_eq!(found.text(["a", "b"]).contains("(direction assumed)"), is_assumed);
+        }
+        // without hop limits the first capture is taken for the client's
+        let (mut a, b) = traffic(100, |n, here, there| one_way(n, here, there, [0, 0]));
+        a.roles[0].insert(Addr::V4([10, 0, 0, 2]));
+        assert!(Flows::new(&paired(&a, &b), &Default::default()).of[0].values().all(|direction| !direction.is_certain));
+        let evidence =
+            |losses, singles| Evidence { losses: Votes(losses), singles: Votes(singles), ..Evidence::default() };
+        assert_eq!(evidence([2, 0], [0, 0]).judge(Some(false)), (true, true));
+        assert_eq!(evidence([2, 0], [9, 0]).judge(Some(false)), (false, false), "it misses many");
+        assert_eq!(evidence([2, 1], [0, 0]).judge(None), (true, false));
+    }
+
+    fn paired<'p>(a: &'p Point, b: &'p Point) -> Pairs<'p> {
+        let copies = [a, b].map(|point| &*Box::leak(Box::new(Copies::new(&point.packets, false))));
+        let mut pairs = Pairs { points: [a, b], copies, of: [a, b].map(|point| vec![None; point.packets.len()]) };
+        pairs.join_unique(false, [&|_| true, &|_| true], |_, _| true);
+        pairs
+    }
+
+    #[test]
+    fn the_overtaken_ones_are_named_in_both_directions() {
+        // two that take longer than the next two of their direction
+        let (a, b) = traffic(100, |n, _, there| {
+            if n == 40 || n == 61 {
+                there.as_mut().unwrap().time += 5 * MS;
+            }
+        });
+        let found = Comparison::new(&a, &b);
+        assert_eq!(found.ways.each_ref().map(|way| way.reordered.clone()), [(1, vec![41]), (1, vec![62])]);
+        assert_eq!(found.ways[0].marks, [(40 * MS, Mark::Overtaken, 41)]);
+    }
+
+    #[test]
+    fn many_packets_that_are_the_same_are_told_apart_by_their_times() {
+        // congestion notifications: all the same, and the tenth is lost
+        let (a, b) = traffic(200, |n, here, there| {
+            if n % 4 == 0 {
+                for one in [Some(&mut *here), there.as_mut()].into_iter().flatten() {
+                    *one = Seen { key: 9999, plain: 9999, content: Content::Unnumbered, ..*one };
+                }
+                *there = there.take().filter(|_| n != 40);
+            }
+        });
+        let found = Comparison::new(&a, &b);
+        assert_eq!(found.ways[0].undecided, (1, vec![41]));
+        assert!(found.ways[0].delay.max().is_some_and(|longest| longest < 20_100), "{:?}", found.ways[0].delay.max());
+        assert_eq!(found.ways[0].sent_again.0 + found.ways[0].reordered.0, 0);
+    }
+
+    #[test]
+    fn damaged_packets_are_told_from_split_ones() {
+        let (a, b) = traffic(100, |n, _, there| {
+            if let (10, Some(there)) = (n, there) {
+                there.is_damaged = true;
+            }
+        });
+        let found = Comparison::new(&a, &b);
+        assert_eq!((found.ways[0].damaged.clone(), found.ways[1].damaged.0), ((1, vec![11]), 0));
+        // a TCP segment with the same header and other bytes
+        let (mut a, mut b) = traffic(100, |_, _, _| {});
+        for (n, point) in [&mut a, &mut b].into_iter().enumerate() {
+            let first = segment(&Sent::new(0, true, 0), 20 * MS + 20_000 * n as i64, 1000, 500, 300);
+            let bad = Seen {
+                key: n as u64 + 77_000,
+                ..segment(&Sent::new(0, true, 0), 30 * MS + 20_000 * n as i64, 1500, 500, 301)
+            };
+            point.packets.extend([first, bad]);
+            point.packets.sort_by_key(|packet| packet.time);
+        }
+        let found = Comparison::new(&a, &b);
+        assert_eq!((found.resized, found.ways[0].damaged.clone()), (0, (1, vec![301])));
+    }
+
+    #[test]
+    fn what_only_arrives_may_have_been_made_on_the_way() {
+        let (mut a, b) = traffic(100, |_, _, _| {});
+        let reset = Content::Segment { seq: 1, flags: 0x14, length: 0, ack: 1 };
+        let one = seen(300, &Sent::new(0, false, 0), 50 * MS + 1, false);
+        a.packets.push(Seen { content: reset, ..one });
+        a.packets.sort_by_key(|packet| packet.time);
+        let found = Comparison::new(&a, &b);
+        assert_eq!((found.ways[1].unseen.clone(), found.ways[1].maybe_made.0), ((1, vec![301]), 1));
+        assert!(found.text(["a", "b"]).contains("or made between the points"));
+    }
+
+    #[test]
+    fn findings_are_merged_by_connection() {
+        let (mut a, mut b) = traffic(100, |_, _, _| {});
+        let hosts = [1, 2].map(|n| Addr::V4([10, 0, 0, n]));
+        let flows = [Some((1, hosts[0], hosts[1], (0, 0))), Some((0, hosts[1], hosts[0], (0, 0)))];
+        let other = [Some((8, hosts[0], hosts[1], (0, 0))), Some((9, hosts[1], hosts[0], (0, 0)))];
+        let span = (0, 100 * MS);
+        a.connections = vec![Followed { id: 1, flows, span }, Followed { id: 2, flows: other, span }];
+        b.connections = vec![Followed { id: 7, flows, span }];
+        let found = |frames: &[u64]| Found { certainty: Certainty::Guess, frames: frames.to_vec(), address: None };
+        a.findings.insert((Rule::Smb2Error, "server", Some(1)), found(&[]));
+        a.findings.insert((Rule::Smb2Error, "server", Some(2)), found(&[]));
+        b.findings.insert((Rule::Smb2Error, "server", Some(7)), found(&[]));
+        // what one takes for lost arrived at the other
+        a.findings.insert((Rule::RcRetransmit, "network", Some(1)), found(&[41]));
+        b.findings.insert((Rule::RcSpurious, "unknown", Some(7)), found(&[41]));
+        let joint: Vec<_> =
+            Comparison::new(&a, &b).findings.iter().map(|t| (t.rule, t.connections, t.verdict)).collect();
+        assert_eq!(
+            joint,
+            [
+                (Rule::Smb2Error, [Some(1), Some(7)], Agreement::Both),
+                (Rule::Smb2Error, [Some(2), None], Agreement::Only(0)),
+                (Rule::RcRetransmit, [Some(1), None], Agreement::Withdrawn(0)),
+                (Rule::RcSpurious, [None, Some(7)], Agreement::Only(1)),
+            ]
+        );
+        b.findings.insert((Rule::RcSpurious, "unknown", Some(7)), found(&[43]));
+        assert_eq!(Comparison::new(&a, &b).findings[2].verdict, Agreement::Only(0), "another packet");
+    }
+
+    #[test]
+    fn congestion_marks_packets_that_may_be_marked() {
+        let meaning =
+            |was: &str, is: &str| Change { way: 0, what: "ECN", was: was.to_owned(), is: is.to_owned() }.meaning();
+        assert_eq!([meaning("1", "3"), meaning("2", "3")], [Some("congestion"); 2]);
+        assert_eq!(meaning("0", "3"), Some("marked, though not capable of ECN"));
     }
 }
