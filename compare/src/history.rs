@@ -6,7 +6,7 @@
 use crate::points::{Flow, Seen, flow, hosts};
 use rdmascope_dissector::frame::Addr;
 use rdmascope_dissector::wire::tcp::flags;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Place of a packet in what its sender numbers, and what it acknowledges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,11 +33,24 @@ pub(crate) enum Content {
     },
 }
 
+/// Data that are sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// Requests of queue pairs.
+    Request,
+    /// Responses to them.
+    Response,
+    /// TCP segments.
+    Segment,
+}
+
 /// What became of a packet that did not show at the point where it should arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It was lost.
     Lost,
+    /// It was lost, if the capture missed nothing: it was sent again because of another one, too.
+    PerhapsLost,
     /// It arrived, and the capture missed it.
     Missed,
     /// Either of these.
@@ -52,6 +65,26 @@ const LATE: usize = 1 << 12;
 const LEFT_OUT: usize = 3;
 
 impl Content {
+    /// The kind of data that its sender sends again if it is lost.
+    pub(crate) fn kind(self) -> Option<Kind> {
+        let kind = match self {
+            Self::Request(_) => Kind::Request,
+            Self::Response(_) => Kind::Response,
+            _ => Kind::Segment,
+        };
+        self.numbers().map(|_| kind)
+    }
+
+    /// The kind of data that its receiver may send again because of it.
+    pub(crate) fn asks_for(self) -> Option<Kind> {
+        match self {
+            Self::Acknowledgment(_, syndrome) if syndrome & NAK_BITS != 0 => Some(Kind::Request),
+            Self::Request(_) => Some(Kind::Response),
+            Self::Segment { .. } => Some(Kind::Segment),
+            _ => None,
+        }
+    }
+
     /// For a TCP segment with payload: stream offset of that, and its length.
     pub(crate) fn stretch(self) -> Option<(u32, u32)> {
         match self {
@@ -115,6 +148,8 @@ pub(crate) struct Stream {
     pub(crate) pieces: Vec<Piece>,
     /// Behind the greatest one.
     reach: i64,
+    /// The one that was sent last.
+    newest: i64,
     /// Time of each acknowledgment, and the number up to which all are acknowledged by then.
     acknowledged: Vec<(i64, i64)>,
     /// Of the packets that arrived and were not sent again: time, and the greatest number of this and all later ones.
@@ -171,6 +206,8 @@ pub(crate) struct History {
     positions: Vec<(u32, i64)>,
     /// Packets that were sent again because their receiver was not ready.
     asked: Vec<u32>,
+    /// Packets with which a queue pair begins to repeat what it sent.
+    steps: HashSet<u32>,
     streams: Vec<Stream>,
     of: HashMap<(Flow, bool), u32>,
 }
@@ -246,6 +283,10 @@ impl History {
             return self.send(place, flow, content);
         }
         self.positions[place] = (id, end);
+        if again > 0 && start <= stream.newest {
+            self.steps.insert(place as u32);
+        }
+        stream.newest = start;
         let now = place as u32;
         if let Some(before) = stream.pieces[first..first + again].first() {
             self.earlier[place] = before.last;
@@ -300,8 +341,10 @@ impl History {
         let Some(stream) = self.streams.get(id as usize) else { return Fate::Unknown };
         let time = packets[place].time;
         let (acknowledged, later) = (stream.acknowledged_at(end), self.later(place));
-        if later.is_some_and(|later| acknowledged.is_none_or(|at| at > packets[later].time)) {
-            return Fate::Lost;
+        if let Some(later) = later.filter(|later| acknowledged.is_none_or(|at| at > packets[*later].time)) {
+            // a queue pair repeats everything behind the first one
+            let is_first = stream.bits != PSN_BITS || self.steps.contains(&(later as u32));
+            return if is_first { Fate::Lost } else { Fate::PerhapsLost };
         }
         // what a transmission before it may have brought about tells nothing of this one
         let mut before = std::iter::successors(self.earlier(place), |place| self.earlier(*place));
@@ -329,15 +372,13 @@ impl History {
             lost: i64,
             repeated: i64,
         }
-        let mut states: Vec<(i64, Option<Recovery>)> = vec![(i64::MIN, None); self.streams.len()];
+        let mut recoveries: Vec<Option<Recovery>> = vec![None; self.streams.len()];
         let mut found = Vec::new();
         for (place, packet) in packets.iter().enumerate() {
             let (id, end) = self.positions[place];
             let Some(stream) = self.streams.get(id as usize) else { continue };
-            let (last, recovery) = &mut states[id as usize];
+            let recovery = &mut recoveries[id as usize];
             let start = end - packet.content.numbers().map_or(0, |(_, count, _)| i64::from(count));
-            let is_step_back = start <= *last;
-            *last = start;
             let Some(before) = self.earlier(place) else { continue };
             let sent = packets[before].time;
             if !arrived(before) {
@@ -351,8 +392,7 @@ impl History {
                 continue;
             }
             let is_consequence = recovery.is_some_and(|r| start > r.start && sent > r.lost && sent < r.repeated);
-            // a queue pair repeats everything behind the first one
-            let is_follower = stream.bits == PSN_BITS && !is_step_back;
+            let is_follower = stream.bits == PSN_BITS && !self.steps.contains(&(place as u32));
             let is_acknowledged = stream.acknowledged_at(end).is_some_and(|at| at < packet.time);
             if !is_consequence && !is_follower && !is_acknowledged && self.asked.binary_search(&(place as u32)).is_err()
             {

@@ -6,7 +6,7 @@
 //! tunnels may differ.
 
 pub use crate::clock::{Clock, clock};
-use crate::history::{Content, Fate, History, Stream};
+use crate::history::{Content, Fate, History, Kind, Stream};
 use crate::profile::Histogram;
 use crate::schema::{list, object};
 use rdmascope_analyzer::episodes::time::Owner;
@@ -45,8 +45,10 @@ const SLOWEST: usize = 100;
 const SLOWEST_SHOWN: usize = 5;
 /// A copy that a mirror makes follows within this time in ns, if datagrams have an identification.
 const SAME_DATAGRAM: i64 = 1_000_000;
-/// The same, if they have none.
-const SAME_CONTENTS: i64 = 20_000;
+/// The same, if they have none and nothing was asked for again: no timeout of a sender is so short.
+const SAME_CONTENTS: i64 = 500_000;
+/// The same for what is not numbered.
+const SAME_MOMENT: i64 = 20_000;
 /// Round trips between the points after which a lost packet was sent again, and the least time for it in ns.
 const ROUND_TRIPS: i64 = 4;
 const WAIT: i64 = 1_000_000;
@@ -782,7 +784,7 @@ fn by_key(packets: &[Seen], key: impl Fn(usize, &Seen) -> Option<u64>) -> HashMa
     found
 }
 
-/// Copies that a mirror made: the same datagram soon again. For each packet the one that it is a copy of.
+/// Copies that a mirror made: the same datagram soon again.
 #[derive(Debug, Default)]
 struct Copies {
     is_copy: Vec<bool>,
@@ -793,24 +795,31 @@ struct Copies {
 impl Copies {
     fn new(packets: &[Seen], plain: bool) -> Self {
         let mut this = Self { is_copy: vec![false; packets.len()], of: HashMap::new() };
-        // the last packet with each key, and the last one of each direction
+        // the last packet with each key and of each direction, and the last one to each host that asks for repetitions
         let (mut last, mut newest): (HashMap<u64, usize>, HashMap<Flow, usize>) = (HashMap::new(), HashMap::new());
+        let mut asked: HashMap<(Addr, Addr, Kind), usize> = HashMap::new();
         for (place, packet) in packets.iter().enumerate() {
-            let key = if plain { packet.plain } else { packet.key };
-            let before = newest.insert(flow(packet), place);
+            let (flow, key) = (flow(packet), if plain { packet.plain } else { packet.key });
+            let before = newest.insert(flow, place);
+            if let Some(kind) = packet.content.asks_for() {
+                asked.insert((flow.1, flow.2, kind), place);
+            }
             let Some(first) = last.insert(key, place) else { continue };
             let is_near = |limit| packet.time.saturating_sub(packets[first].time) <= limit;
-            let is_same = packet.copy == packets[first].copy
-                && flow(packet) == flow(&packets[first])
-                && match packet.copy.0 {
-                    // without an identification, only what follows at once
-                    0 => {
-                        is_near(SAME_CONTENTS)
-                            && before.is_some_and(|before| before == *this.of(first).last().unwrap_or(&first))
+            let is_same = packet.copy == packets[first].copy && flow == self::flow(&packets[first]);
+            // without an identification, it may have been sent again
+            let is_copy = is_same
+                && match (packet.copy.0, packet.content.kind()) {
+                    (0, Some(kind)) => {
+                        is_near(SAME_CONTENTS) && asked.get(&(flow.2, flow.1, kind)).is_none_or(|place| *place < first)
+                    }
+                    (0, None) => {
+                        let newest = *this.of(first).last().unwrap_or(&first);
+                        is_near(SAME_MOMENT) && before == Some(newest)
                     }
                     _ => is_near(SAME_DATAGRAM),
                 };
-            if is_same {
+            if is_copy {
                 this.is_copy[place] = true;
                 this.of.entry(first).or_default().push(place);
                 last.insert(key, first);
@@ -1017,21 +1026,26 @@ impl Comparison {
         };
         for (key, places) in &in_a {
             let Some(others) = in_b.get(key).filter(|others| places.len() > 1 || others.len() > 1) else { continue };
-            for (mut places, mut others) in repetitions(a, b, places, others) {
-                places.retain(|place| pairs.of[0][*place].is_none());
-                others.retain(|other| pairs.of[1][*other].is_none());
+            for group in repetitions(a, b, places, others) {
+                let left = |pairs: &Pairs<'_>, at: usize, all: &mut dyn Iterator<Item = usize>| {
+                    let mut left: Vec<usize> = all.filter(|place| pairs.of[at][*place].is_none()).collect();
+                    left.sort_unstable();
+                    left
+                };
+                let places = left(&pairs, 0, &mut group.0.iter().copied());
+                let others = left(&pairs, 1, &mut group.1.iter().copied());
                 for (place, other) in alike(&places, &others, can_be, cost) {
                     pairs.join(place, other);
                 }
-                // what is a copy at one point and not at the other
-                let rest = |at: usize, all: &[usize]| {
-                    let all = all.iter().flat_map(|place| std::iter::once(place).chain(copies[at].of(*place)));
-                    let mut rest: Vec<usize> = all.copied().filter(|place| pairs.of[at][*place].is_none()).collect();
-                    rest.sort_unstable();
-                    rest
+                // what was taken for a copy at one point and not at the other
+                let with_copies = |at: usize, all: &[usize]| {
+                    let copies = all.iter().flat_map(|place| copies[at].of(*place));
+                    all.iter().chain(copies).copied().collect::<Vec<usize>>()
                 };
-                let (places, others) = (rest(0, &in_a[key]), rest(1, &in_b[key]));
-                for (place, other) in alike(&places, &others, can_be, cost) {
+                let places = left(&pairs, 0, &mut with_copies(0, &group.0).into_iter());
+                let others = left(&pairs, 1, &mut with_copies(1, &group.1).into_iter());
+                let at_once = |place, other| cost(place, other).filter(|cost| *cost <= SAME_MOMENT as u64);
+                for (place, other) in alike(&places, &others, |place, other| at_once(place, other).is_some(), at_once) {
                     pairs.one(place, other);
                 }
             }
@@ -1064,11 +1078,11 @@ impl Comparison {
         }
         let both = Both { pairs, flows, clock, histories, damaged };
         let mut missed = Missed::new();
-        this.matched(&both);
+        let overtaken = this.matched(&both);
         for at in 0..2 {
             this.arrived_only(at, &both, &mut missed);
             this.sent_only(at, &both, &mut missed);
-            this.sent_again(at, &both);
+            this.sent_again(at, &both, &overtaken);
         }
         this.thin_out();
         this.requests(&both.pairs, &both.flows, &mut each);
@@ -1077,17 +1091,21 @@ impl Comparison {
         this
     }
 
-    /// Packets that both points have: delays, order, damage, and changes.
-    fn matched(&mut self, both: &Both<'_>) {
+    /// Packets that both points have: delays, order, damage, and changes. Returns those that later ones overtook, by
+    /// their places at the first point.
+    fn matched(&mut self, both: &Both<'_>) -> HashSet<usize> {
         let Both { pairs, flows, clock, damaged, .. } = both;
         let [a, b] = pairs.points;
         let mut newest: HashMap<Flow, usize> = HashMap::new();
+        let mut overtaken = HashSet::new();
         // packets in the order of their arrival, each with its place in the order of sending
-        let mut arrives = |way: &mut DirectionResult, packet: &Seen, sent: usize| {
+        let mut arrives = |way: &mut DirectionResult, place: usize, sent: usize| {
+            let packet = &a.packets[place];
             let latest = newest.entry(flow(packet)).or_insert(sent);
             if sent < *latest {
                 note(&mut way.reordered, packet.frame);
                 way.mark(packet.time, Mark::Overtaken, packet.frame);
+                overtaken.insert(place);
             }
             *latest = (*latest).max(sent);
         };
@@ -1104,16 +1122,16 @@ impl Comparison {
                 note(&mut way.damaged, if direction.from_a { packet.frame } else { there.frame });
             }
             if !direction.from_a {
-                arrives(way, packet, other);
+                arrives(way, place, other);
             }
             self.changed(&packet.outside, &there.outside, direction.from_a);
         }
         for place in pairs.of[1].iter().flatten().copied().filter(|place| pairs.of[0][*place].is_some()) {
-            let packet = &a.packets[place];
-            if flows.of[0].get(&flow(packet)).is_some_and(|direction| direction.from_a) {
-                arrives(&mut self.ways[0], packet, place);
+            if flows.of[0].get(&flow(&a.packets[place])).is_some_and(|direction| direction.from_a) {
+                arrives(&mut self.ways[0], place, place);
             }
         }
+        overtaken
     }
 
     /// Packets that only the point (0 or 1) has at which they arrive, and copies that only that point has.
@@ -1171,7 +1189,11 @@ impl Comparison {
                 || holes.contains(&place)
                 || alone.get(&flow).is_some_and(|alone| alone.has_arrived);
             match fate {
-                Fate::Lost if is_certain && (coverage.has(time) || coverage.is_open(time)) => {
+                Fate::Lost | Fate::PerhapsLost
+                    if is_certain
+                        && !(is_gap && fate == Fate::PerhapsLost)
+                        && (coverage.has(time) || coverage.is_open(time)) =>
+                {
                     note(&mut way.lost, packet.frame);
                     way.mark(time, Mark::Lost, packet.frame);
                 }
@@ -1189,12 +1211,15 @@ impl Comparison {
         self.alone.extend(alone.into_values());
     }
 
-    /// Packets that were sent again at a point (0 or 1) though they had arrived at the other.
-    fn sent_again(&mut self, at: usize, both: &Both<'_>) {
+    /// Packets that were sent again at a point (0 or 1) though they had arrived at the other, whole and in order.
+    fn sent_again(&mut self, at: usize, both: &Both<'_>, overtaken: &HashSet<usize>) {
         let Both { pairs, flows, histories, damaged, .. } = both;
         let packets = &pairs.points[at].packets[..];
         let is_whole = |place: usize| {
-            pairs.of[at][place].is_some_and(|other| !damaged.contains(if at == 0 { &place } else { &other }))
+            pairs.of[at][place].is_some_and(|other| {
+                let place = if at == 0 { &place } else { &other };
+                !damaged.contains(place) && !overtaken.contains(place)
+            })
         };
         for place in histories[at].sent_again(packets, is_whole) {
             let packet = &packets[place];
@@ -1890,7 +1915,9 @@ impl Flows {
             let difference = other.time.saturating_sub(packet.time);
             let known = evidence.entry(hosts(&f)).or_default();
             let is_first = f.1 == hosts(&f).0;
-            if let Some((_, before)) = known.last.filter(|(was_first, _)| *was_first != is_first) {
+            if let Some((_, before)) =
+                known.last.filter(|(was_first, before)| *was_first != is_first && *before != difference)
+            {
                 let at_a = (difference > before) == is_first;
                 known.times.add(at_a);
                 if difference.abs_diff(before) >= FAR as u64 {
