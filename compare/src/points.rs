@@ -1867,27 +1867,26 @@ impl Evidence {
     /// True if the first host is at the first point, and whether that is certain. `is_client` tells whether it is the
     /// client, whose capture is named first.
     fn judge(&self, is_client: Option<bool>) -> (bool, bool) {
-        let sure = |at_a: bool| (at_a, true);
-        let [here, there] = self.losses.0;
-        let is_lossy = (here == 0) != (there == 0)
-            && here.max(there) > if here > 0 { self.singles.0[0] } else { self.singles.0[1] };
         let by_times = self.times.clear();
-        if let Some(at_a) = self.hops.clear() {
-            return sure(at_a);
+        let far = self.far.clear().filter(|_| 2 * self.far.sum() >= self.times.sum());
+        if let Some(at_a) = self.hops.clear().or(far.filter(|at_a| by_times == Some(*at_a))) {
+            return (at_a, true);
         }
-        if let Some(at_a) =
-            self.far.clear().filter(|at_a| by_times == Some(*at_a) && 2 * self.far.sum() >= self.times.sum())
-        {
-            return sure(at_a);
+        let agrees = |at_a: bool, other: Option<bool>| other.is_none_or(|other| other == at_a);
+        match (by_times, self.by_losses()) {
+            (Some(at_a), None) => (at_a, agrees(at_a, is_client)),
+            (Some(at_a), losses) => (at_a, agrees(at_a, losses)),
+            (None, Some(at_a)) => (at_a, agrees(at_a, is_client)),
+            (None, None) => (is_client.unwrap_or(self.times.0[0] >= self.times.0[1]), false),
         }
-        if is_lossy {
-            return sure(here > 0);
-        }
-        match (by_times, is_client) {
-            (Some(at_a), client) if client.is_none_or(|client| client == at_a) => sure(at_a),
-            (Some(at_a), _) => (at_a, false),
-            (None, Some(client)) => (client, false),
-            (None, None) => (self.times.0[0] >= self.times.0[1], false),
+    }
+
+    /// The same by losses, if all of them agree and are more than what a capture missed.
+    fn by_losses(&self) -> Option<bool> {
+        match (self.losses.0, self.singles.0) {
+            ([here, 0], [missed, _]) if here > missed => Some(true),
+            ([0, there], [_, missed]) if there > missed => Some(false),
+            _ => None,
         }
     }
 }
@@ -2767,7 +2766,12 @@ mod tests {
         assert!(Flows::new(&paired(&a, &b), &Default::default()).of[0].values().all(|direction| !direction.is_certain));
         let evidence =
             |losses, singles| Evidence { losses: Votes(losses), singles: Votes(singles), ..Evidence::default() };
-        assert_eq!(evidence([2, 0], [0, 0]).judge(Some(false)), (true, true));
+        assert_eq!(evidence([2, 0], [0, 0]).judge(None), (true, true));
+        assert_eq!(evidence([2, 0], [0, 0]).judge(Some(false)), (true, false));
+        let late = Evidence { times: Votes([0, 40]), ..evidence([2, 0], [0, 0]) };
+        assert_eq!(late.judge(Some(true)), (false, false), "times that are taken late contradict losses");
+        let far = Evidence { far: Votes([0, 40]), ..late };
+        assert_eq!(far.judge(Some(true)), (false, true));
         assert_eq!(evidence([2, 0], [9, 0]).judge(Some(false)), (false, false), "it misses many");
         assert_eq!(evidence([2, 1], [0, 0]).judge(None), (true, false));
     }
