@@ -3,10 +3,12 @@
 
 mod clock;
 pub mod diff;
+mod directions;
 pub mod expect;
 mod history;
 pub mod names;
 pub mod page;
+mod pairs;
 pub mod points;
 pub mod profile;
 mod schema;

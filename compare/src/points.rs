@@ -6,7 +6,9 @@
 //! tunnels may differ.
 
 pub use crate::clock::{Clock, clock};
-use crate::history::{Content, Fate, History, Kind, Stream};
+use crate::directions::{Coverage, Flows, holes};
+use crate::history::{Content, Fate, History};
+use crate::pairs::{Copies, Pairs, SAME_MOMENT, alike, by_key, repetitions, resized, spoilt};
 use crate::profile::Histogram;
 use crate::schema::{list, object};
 use rdmascope_analyzer::episodes::time::Owner;
@@ -21,7 +23,7 @@ use rdmascope_dissector::text::{Elapsed, Grouped, escaped};
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::ib::bth::{Service, Verb};
 use serde_json::{Value as Json, json};
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
@@ -31,71 +33,51 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub const PACKETS_MAX: usize = 1 << 23;
 /// Limit of frames listed for one kind of event.
 const LISTED: usize = 100;
-/// Limit of copies of one packet that are distinguished by their times.
-const COPIES_MAX: usize = 32;
 /// Limit of events kept for one direction.
 const MARKS_MAX: usize = 1000;
-/// Limit of segments compared with one that was split or joined.
-const NEAR: usize = 64;
 /// Limit of points of a delay over time.
 const DELAYS_MAX: usize = 512;
 /// Limit of requests reported individually: the slowest at the first point.
 const SLOWEST: usize = 100;
 /// Limit of these in the text.
 const SLOWEST_SHOWN: usize = 5;
-/// A copy that a mirror makes follows within this time in ns, if datagrams have an identification.
-const SAME_DATAGRAM: i64 = 1_000_000;
-/// The same, if they have none and nothing was asked for again: no timeout of a sender is so short.
-const SAME_CONTENTS: i64 = 500_000;
-/// The same for what is not numbered.
-const SAME_MOMENT: i64 = 20_000;
 /// Round trips between the points after which a lost packet was sent again, and the least time for it in ns.
 const ROUND_TRIPS: i64 = 4;
 const WAIT: i64 = 1_000_000;
-/// Time in ns between the end of a capture and what is sent to a silent point: a capture that ended long before may not
-/// have run.
-const SILENCE: i64 = 1_000_000_000;
-/// By how much, in ns, a packet may take longer than those that are known.
-const LONGEST_DELAY: i64 = 100_000_000;
-/// Difference in ns of the two directions that no host brings about that takes its times late.
-const FAR: i64 = 100_000;
 /// Limit of directions that only one point has, in the text.
 const ALONE_SHOWN: usize = 12;
-/// Time in ns at both ends of a capture in which a packet may be missing, because the other capture began later or
-/// ended earlier.
-const MARGIN: i64 = 1_000_000;
 
 /// Values that a router may change, and values that identify the sender of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outside {
-    src: Addr,
-    dst: Addr,
-    ports: (u16, u16),
-    dscp: u8,
-    ecn: u8,
-    ttl: u8,
-    vlan: Option<u16>,
-    priority: u8,
-    tunnel: Option<Tunnel>,
+    pub(crate) src: Addr,
+    pub(crate) dst: Addr,
+    pub(crate) ports: (u16, u16),
+    pub(crate) dscp: u8,
+    pub(crate) ecn: u8,
+    pub(crate) ttl: u8,
+    pub(crate) vlan: Option<u16>,
+    pub(crate) priority: u8,
+    pub(crate) tunnel: Option<Tunnel>,
 }
 
 /// A packet at one point.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
-    key: u64,
+    pub(crate) key: u64,
     /// The same key without the bytes, if captures were cut.
-    plain: u64,
+    pub(crate) plain: u64,
     /// Its direction, by values that are the same at every point: the queue pair it goes to, or [`TCP`].
-    way: u64,
-    frame: u64,
+    pub(crate) way: u64,
+    pub(crate) frame: u64,
     pub(crate) time: i64,
     /// Values that distinguish copies of it and that routers do not change: the IP identification, and the TCP
     /// timestamp.
-    copy: (u16, u32),
+    pub(crate) copy: (u16, u32),
     pub(crate) content: Content,
     /// True if its invariant CRC is wrong.
-    is_damaged: bool,
-    outside: Outside,
+    pub(crate) is_damaged: bool,
+    pub(crate) outside: Outside,
 }
 
 /// The direction of TCP segments, which addresses and ports distinguish.
@@ -118,12 +100,12 @@ type Key = (Rule, &'static str, Option<u32>);
 
 /// A connection of one capture.
 #[derive(Clone, Debug)]
-struct Followed {
-    id: u32,
+pub(crate) struct Followed {
+    pub(crate) id: u32,
     /// From the client and back, as far as they are known.
-    flows: [Option<Flow>; 2],
+    pub(crate) flows: [Option<Flow>; 2],
     /// Times of its first and its last frame.
-    span: (i64, i64),
+    pub(crate) span: (i64, i64),
 }
 
 /// Findings of one rule about one side of a connection.
@@ -173,20 +155,20 @@ impl Trace for Hop {
 /// The packets and requests of one capture.
 #[derive(Debug, Default)]
 pub struct Point {
-    packets: Vec<Seen>,
+    pub(crate) packets: Vec<Seen>,
     exchanges: Vec<SeenRequest>,
     findings: BTreeMap<Key, Found>,
     /// Connections: number, directions, and times of the first and the last frame.
-    connections: Vec<Followed>,
-    span: Option<(i64, i64)>,
+    pub(crate) connections: Vec<Followed>,
+    pub(crate) span: Option<(i64, i64)>,
     /// True if the capture cut packets.
-    is_cut: bool,
+    pub(crate) is_cut: bool,
     /// True if the capture shows, or says itself, that it missed packets.
-    has_gaps: bool,
+    pub(crate) has_gaps: bool,
     /// For the packets to a queue pair, those to its peer.
-    reverse: HashMap<Flow, Flow>,
+    pub(crate) reverse: HashMap<Flow, Flow>,
     /// Addresses of clients, and of servers.
-    roles: [HashSet<Addr>; 2],
+    pub(crate) roles: [HashSet<Addr>; 2],
     /// Number of packets beyond [`PACKETS_MAX`].
     pub left_out: u64,
 }
@@ -553,97 +535,6 @@ fn refutable(rule: Rule) -> bool {
         )
 }
 
-/// Pairs of two ordered lists: as many as possible, at the least cost. `cost` is `None` if two elements do not match.
-fn aligned(a: &[usize], b: &[usize], cost: impl Fn(usize, usize) -> Option<u64>) -> Vec<(usize, usize)> {
-    type Best = (usize, Reverse<u64>);
-    let width = b.len() + 1;
-    // for the rest from each place on: number of pairs, and cost
-    let mut best: Vec<Best> = vec![(0, Reverse(0)); (a.len() + 1) * width];
-    let with = |behind: Best, cost: u64| (behind.0 + 1, Reverse(behind.1.0.saturating_add(cost)));
-    for i in (0..a.len()).rev() {
-        for j in (0..b.len()).rev() {
-            let without = best[(i + 1) * width + j].max(best[i * width + j + 1]);
-            let pair = cost(a[i], b[j]).map(|cost| with(best[(i + 1) * width + j + 1], cost));
-            best[i * width + j] = pair.map_or(without, |pair| pair.max(without));
-        }
-    }
-    let (mut i, mut j) = (0, 0);
-    let mut pairs = Vec::new();
-    while i < a.len() && j < b.len() {
-        let here = best[i * width + j];
-        if here == best[(i + 1) * width + j] {
-            i += 1;
-        } else if here == best[i * width + j + 1] {
-            j += 1;
-        } else {
-            pairs.push((a[i], b[j]));
-            (i, j) = (i + 1, j + 1);
-        }
-    }
-    pairs
-}
-
-/// Repetitions of a packet at both points, grouped by the sender's marks if both points have one in common: only those
-/// within a group can be the same.
-fn repetitions(a: &Point, b: &Point, places: &[usize], others: &[usize]) -> Vec<(Vec<usize>, Vec<usize>)> {
-    let mut found: BTreeMap<(u16, u32), (Vec<usize>, Vec<usize>)> = BTreeMap::new();
-    for place in places {
-        found.entry(a.packets[*place].copy).or_default().0.push(*place);
-    }
-    for other in others {
-        found.entry(b.packets[*other].copy).or_default().1.push(*other);
-    }
-    if found.len() > 1 && found.values().any(|(here, there)| !here.is_empty() && !there.is_empty()) {
-        return found.into_values().collect();
-    }
-    vec![(places.to_vec(), others.to_vec())]
-}
-
-/// Pairs of two lists of packets that are alike, in order.
-fn alike(
-    a: &[usize],
-    b: &[usize],
-    can_be: impl Fn(usize, usize) -> bool,
-    cost: impl Fn(usize, usize) -> Option<u64>,
-) -> Vec<(usize, usize)> {
-    match (a.len(), b.len()) {
-        (0, _) | (_, 0) => Vec::new(),
-        (1, 1) => {
-            if can_be(a[0], b[0]) {
-                vec![(a[0], b[0])]
-            } else {
-                Vec::new()
-            }
-        }
-        // so many that only their times distinguish them
-        (n, m) if n.max(m) > COPIES_MAX => nearest(a, b, cost),
-        _ => aligned(a, b, cost),
-    }
-}
-
-/// Pairs of two ordered lists, each with the one that is nearest.
-fn nearest(a: &[usize], b: &[usize], cost: impl Fn(usize, usize) -> Option<u64>) -> Vec<(usize, usize)> {
-    let (mut i, mut j) = (0, 0);
-    let mut pairs = Vec::new();
-    let at = |i: usize, j: usize| cost(*a.get(i)?, *b.get(j)?);
-    while i < a.len() && j < b.len() {
-        let Some(here) = at(i, j) else {
-            // it arrived before it was sent: it is of an earlier one
-            j += 1;
-            continue;
-        };
-        if at(i + 1, j).is_some_and(|next| next < here) {
-            i += 1;
-        } else if at(i, j + 1).is_some_and(|next| next < here) {
-            j += 1;
-        } else {
-            pairs.push((a[i], b[j]));
-            (i, j) = (i + 1, j + 1);
-        }
-    }
-    pairs
-}
-
 /// Changes on the way: value, from, to; and the number of packets.
 pub type Changes = BTreeMap<Change, u64>;
 
@@ -773,171 +664,19 @@ fn note(list: &mut Listed, frame: u64) {
     }
 }
 
-/// Packets with the same key, by index.
-fn by_key(packets: &[Seen], key: impl Fn(usize, &Seen) -> Option<u64>) -> HashMap<u64, Vec<usize>> {
-    let mut found: HashMap<u64, Vec<usize>> = HashMap::new();
-    for (place, packet) in packets.iter().enumerate() {
-        if let Some(key) = key(place, packet) {
-            found.entry(key).or_default().push(place);
-        }
-    }
-    found
-}
-
-/// Copies that a mirror made: the same datagram soon again.
-#[derive(Debug, Default)]
-struct Copies {
-    is_copy: Vec<bool>,
-    /// The copies of a packet that has any.
-    of: HashMap<usize, Vec<usize>>,
-}
-
-impl Copies {
-    fn new(packets: &[Seen], plain: bool) -> Self {
-        let mut this = Self { is_copy: vec![false; packets.len()], of: HashMap::new() };
-        // the last packet with each key and of each direction, and the last one to each host that asks for repetitions
-        let (mut last, mut newest): (HashMap<u64, usize>, HashMap<Flow, usize>) = (HashMap::new(), HashMap::new());
-        let mut asked: HashMap<(Addr, Addr, Kind), usize> = HashMap::new();
-        for (place, packet) in packets.iter().enumerate() {
-            let (flow, key) = (flow(packet), if plain { packet.plain } else { packet.key });
-            let before = newest.insert(flow, place);
-            if let Some(kind) = packet.content.asks_for() {
-                asked.insert((flow.1, flow.2, kind), place);
-            }
-            let Some(first) = last.insert(key, place) else { continue };
-            let is_near = |limit| packet.time.saturating_sub(packets[first].time) <= limit;
-            let is_same = packet.copy == packets[first].copy && flow == self::flow(&packets[first]);
-            // without an identification, it may have been sent again
-            let is_copy = is_same
-                && match (packet.copy.0, packet.content.kind()) {
-                    (0, Some(kind)) => {
-                        is_near(SAME_CONTENTS) && asked.get(&(flow.2, flow.1, kind)).is_none_or(|place| *place < first)
-                    }
-                    (0, None) => {
-                        let newest = *this.of(first).last().unwrap_or(&first);
-                        is_near(SAME_MOMENT) && before == Some(newest)
-                    }
-                    _ => is_near(SAME_DATAGRAM),
-                };
-            if is_copy {
-                this.is_copy[place] = true;
-                this.of.entry(first).or_default().push(place);
-                last.insert(key, first);
-            }
-        }
-        this
-    }
-
-    fn of(&self, place: usize) -> &[usize] {
-        self.of.get(&place).map_or(&[], |copies| copies)
-    }
-}
-
-/// What the packets that are the same tell of all others.
-struct Hosts {
-    /// For each address at the first point, those at the second.
-    same: HashMap<Addr, HashSet<Addr>>,
-    /// The least and the greatest difference of times.
-    times: (i64, i64),
-}
-
-impl Hosts {
-    /// True if two packets can be the same, as far as their hosts are known.
-    fn fit(&self, here: &Seen, there: &Seen) -> bool {
-        let is_same = |one: Addr, other: Addr| self.same.get(&one).is_none_or(|known| known.contains(&other));
-        is_same(here.outside.src, there.outside.src) && is_same(here.outside.dst, there.outside.dst)
-    }
-
-    /// True if two packets came at about the same time as well.
-    fn fit_in_time(&self, here: &Seen, there: &Seen) -> bool {
-        let (least, most) = self.times;
-        let range = least.saturating_sub(LONGEST_DELAY)..=most.saturating_add(LONGEST_DELAY);
-        self.fit(here, there) && (least > most || range.contains(&there.time.saturating_sub(here.time)))
-    }
-}
-
-/// The packets of two points that are the same.
-struct Pairs<'p> {
-    points: [&'p Point; 2],
-    copies: [&'p Copies; 2],
-    /// For each packet of the first point, the one of the second, and the other way round.
-    of: [Vec<Option<usize>>; 2],
-}
-
-impl Pairs<'_> {
-    fn join(&mut self, here: usize, there: usize) {
-        self.one(here, there);
-        for (here, there) in self.copies[0].of(here).iter().zip(self.copies[1].of(there)) {
-            self.one(*here, *there);
-        }
-    }
-
-    fn one(&mut self, here: usize, there: usize) {
-        self.of[0][here] = Some(there);
-        self.of[1][there] = Some(here);
-    }
-
-    /// True if a packet is not paired, nor a copy of another.
-    fn is_left(&self, at: usize, place: usize) -> bool {
-        self.of[at][place].is_none() && !self.copies[at].is_copy[place]
-    }
-
-    /// Joins the packets left that are alone with their key at both points, if they `fit`.
-    fn join_unique(&mut self, plain: bool, wanted: [&dyn Fn(&Flow) -> bool; 2], fit: impl Fn(&Seen, &Seen) -> bool) {
-        let [a, b] = [0, 1].map(|at| {
-            by_key(&self.points[at].packets, |place, packet| {
-                let is_wanted = self.is_left(at, place) && wanted[at](&flow(packet));
-                is_wanted.then_some(if plain { packet.plain } else { packet.key })
-            })
-        });
-        let points = self.points;
-        for (key, places) in &a {
-            if let ([one], Some([other])) = (&places[..], b.get(key).map(|p| &p[..]))
-                && fit(&points[0].packets[*one], &points[1].packets[*other])
-            {
-                self.join(*one, *other);
-            }
-        }
-    }
-
-    /// The addresses and times of the pairs so far.
-    fn known_hosts(&self) -> Hosts {
-        let mut hosts = Hosts { same: HashMap::new(), times: (i64::MAX, i64::MIN) };
-        for (here, there) in self.frames() {
-            for (one, other) in [(here.outside.src, there.outside.src), (here.outside.dst, there.outside.dst)] {
-                hosts.same.entry(one).or_default().insert(other);
-            }
-            let difference = there.time.saturating_sub(here.time);
-            hosts.times = (hosts.times.0.min(difference), hosts.times.1.max(difference));
-        }
-        hosts
-    }
-
-    /// Flows of a point of which a packet is paired.
-    fn known(&self, at: usize) -> HashSet<Flow> {
-        let packets = self.points[at].packets.iter().zip(&self.of[at]);
-        packets.filter(|(_, pair)| pair.is_some()).map(|(packet, _)| flow(packet)).collect()
-    }
-
-    fn frames(&self) -> impl Iterator<Item = (&Seen, &Seen)> {
-        let [a, b] = self.points;
-        a.packets.iter().zip(&self.of[0]).filter_map(|(packet, pair)| Some((packet, b.packets.get((*pair)?)?)))
-    }
-}
-
 /// All that is known of the packets of both points.
-struct Both<'p> {
-    pairs: Pairs<'p>,
-    flows: Flows,
-    clock: Clock,
-    histories: [History; 2],
+pub(crate) struct Both<'p> {
+    pub(crate) pairs: Pairs<'p>,
+    pub(crate) flows: Flows,
+    pub(crate) clock: Clock,
+    pub(crate) histories: [History; 2],
     /// Packets of the first point that arrived, or were sent, with other bytes.
-    damaged: HashSet<usize>,
+    pub(crate) damaged: HashSet<usize>,
 }
 
 impl Both<'_> {
     /// The time by the first clock, from one of a point.
-    fn first(&self, at: usize, time: i64) -> i64 {
+    pub(crate) fn first(&self, at: usize, time: i64) -> i64 {
         if at == 0 { time } else { self.clock.first(time) }
     }
 
@@ -1809,328 +1548,9 @@ pub(crate) fn flow(packet: &Seen) -> Flow {
     (packet.way, packet.outside.src, packet.outside.dst, packet.outside.ports)
 }
 
-/// The direction of a flow.
-#[derive(Clone, Copy, Debug)]
-struct Direction {
-    /// True from the first point to the second.
-    from_a: bool,
-    /// False if it is assumed.
-    is_certain: bool,
-}
-
-impl Direction {
-    /// Its place in [`Comparison::ways`].
-    fn index(&self) -> usize {
-        usize::from(!self.from_a)
-    }
-}
-
-/// Evidence for two statements that exclude each other.
-#[derive(Clone, Copy, Debug, Default)]
-struct Votes([u64; 2]);
-
-impl Votes {
-    fn add(&mut self, is_first: bool) {
-        self.0[usize::from(!is_first)] += 1;
-    }
-
-    fn sum(self) -> u64 {
-        self.0[0] + self.0[1]
-    }
-
-    /// The one for which nine tenths of it speak.
-    fn clear(self) -> Option<bool> {
-        let [first, second] = self.0;
-        let most = first.max(second);
-        (most > 0 && most * 10 >= (first + second) * 9).then_some(first > second)
-    }
-}
-
-/// Evidence for the point at which the first of two hosts is.
-#[derive(Clone, Copy, Debug, Default)]
-struct Evidence {
-    /// The last packet: whether the first host sent it, and its difference of times.
-    last: Option<(bool, i64)>,
-    /// Of two packets that cross each other, the one to the second point has the greater difference.
-    times: Votes,
-    /// The same, if they are too far apart for times that were taken late.
-    far: Votes,
-    /// The hop limit is greater where a packet is sent.
-    hops: Votes,
-    /// Packets that one point has more often than the other: they were lost behind it.
-    losses: Votes,
-    /// Packets that only one point has, and only once: it does not prove a loss.
-    singles: Votes,
-}
-
-impl Evidence {
-    /// True if the first host is at the first point, and whether that is certain. `is_client` tells whether it is the
-    /// client, whose capture is named first.
-    fn judge(&self, is_client: Option<bool>) -> (bool, bool) {
-        let by_times = self.times.clear();
-        let far = self.far.clear().filter(|_| 2 * self.far.sum() >= self.times.sum());
-        if let Some(at_a) = self.hops.clear().or(far.filter(|at_a| by_times == Some(*at_a))) {
-            return (at_a, true);
-        }
-        let agrees = |at_a: bool, other: Option<bool>| other.is_none_or(|other| other == at_a);
-        match (by_times, self.by_losses()) {
-            (Some(at_a), None) => (at_a, agrees(at_a, is_client)),
-            (Some(at_a), losses) => (at_a, agrees(at_a, losses)),
-            (None, Some(at_a)) => (at_a, agrees(at_a, is_client)),
-            (None, None) => (is_client.unwrap_or(self.times.0[0] >= self.times.0[1]), false),
-        }
-    }
-
-    /// The same by losses, if all of them agree and are more than what a capture missed.
-    fn by_losses(&self) -> Option<bool> {
-        match (self.losses.0, self.singles.0) {
-            ([here, 0], [missed, _]) if here > missed => Some(true),
-            ([0, there], [_, missed]) if there > missed => Some(false),
-            _ => None,
-        }
-    }
-}
-
-/// Directions of the flows of both points.
-#[derive(Debug, Default)]
-struct Flows {
-    /// By the flows of each point.
-    of: [HashMap<Flow, Direction>; 2],
-    /// The flow at the second point, for each flow at the first that both have.
-    same: BTreeMap<Flow, Flow>,
-    /// Flows of each point that both have.
-    common: [HashSet<Flow>; 2],
-}
-
-impl Flows {
-    /// Determines the directions. For the packets of two hosts, the point that has them first is known except for the
-    /// clocks; both directions together give the clocks.
-    fn new(pairs: &Pairs<'_>, histories: &[History; 2]) -> Self {
-        let mut this = Self::default();
-        let mut evidence: BTreeMap<(Addr, Addr), Evidence> = BTreeMap::new();
-        for (packet, other) in pairs.frames() {
-            let f = flow(packet);
-            this.same.entry(f).or_insert_with(|| flow(other));
-            let difference = other.time.saturating_sub(packet.time);
-            let known = evidence.entry(hosts(&f)).or_default();
-            let is_first = f.1 == hosts(&f).0;
-            if let Some((_, before)) =
-                known.last.filter(|(was_first, before)| *was_first != is_first && *before != difference)
-            {
-                let at_a = (difference > before) == is_first;
-                known.times.add(at_a);
-                if difference.abs_diff(before) >= FAR as u64 {
-                    known.far.add(at_a);
-                }
-            }
-            known.last = Some((is_first, difference));
-            let (here, there) = (packet.outside.ttl, other.outside.ttl);
-            if here != there && here.min(there) > 0 {
-                known.hops.add((here > there) == is_first);
-            }
-        }
-        for (here, there) in &this.same {
-            let known = evidence.entry(hosts(here)).or_default();
-            let is_first = here.1 == hosts(here).0;
-            for is_response in [false, true] {
-                let streams = (histories[0].stream(here, is_response), histories[1].stream(there, is_response));
-                if let (Some(a), Some(b)) = streams {
-                    let (losses, singles) = uneven(a, b);
-                    for (votes, [more_at_a, more_at_b]) in [(&mut known.losses, losses), (&mut known.singles, singles)]
-                    {
-                        votes.0[usize::from(!is_first)] += more_at_a;
-                        votes.0[usize::from(is_first)] += more_at_b;
-                    }
-                }
-            }
-        }
-        let [clients, servers] = &pairs.points[0].roles;
-        for (here, there) in &this.same {
-            let (one, two) = hosts(here);
-            let is = |roles: &HashSet<Addr>| roles.contains(&one) != roles.contains(&two);
-            let is_client =
-                if is(clients) { Some(clients.contains(&one)) } else { is(servers).then(|| servers.contains(&two)) };
-            let (at_a, is_certain) = evidence.get(&(one, two)).copied().unwrap_or_default().judge(is_client);
-            let direction = Direction { from_a: at_a == (here.1 == one), is_certain };
-            this.of[0].insert(*here, direction);
-            this.of[1].insert(*there, direction);
-        }
-        this.common = [this.same.keys().copied().collect(), this.same.values().copied().collect()];
-        for at in 0..2 {
-            this.by_address(at, &pairs.points[at].packets);
-        }
-        this
-    }
-
-    /// Directions of flows that only one point has, by their hosts.
-    fn by_address(&mut self, at: usize, packets: &[Seen]) {
-        // whether a host is at the first point, if all its flows agree
-        let mut sides: HashMap<Addr, Option<Direction>> = HashMap::new();
-        for ((_, src, dst, _), direction) in &self.of[at] {
-            for (host, from_a) in [(*src, direction.from_a), (*dst, !direction.from_a)] {
-                let side = Direction { from_a, ..*direction };
-                let known = sides.entry(host).or_insert(Some(side));
-                *known = known
-                    .filter(|known| known.from_a == from_a)
-                    .map(|known| Direction { is_certain: known.is_certain && side.is_certain, ..known });
-            }
-        }
-        let side = |host: Addr| sides.get(&host).copied().flatten();
-        for packet in packets {
-            let f = flow(packet);
-            let by_receiver = side(f.2).map(|there| Direction { from_a: !there.from_a, ..there });
-            let direction = match (side(f.1), by_receiver) {
-                (Some(one), Some(other)) => (one.from_a == other.from_a).then_some(one),
-                (one, other) => one.or(other),
-            };
-            if let Some(direction) = direction {
-                self.of[at].entry(f).or_insert(direction);
-            }
-        }
-    }
-
-    fn is_common(&self, at: usize, flow: &Flow) -> bool {
-        self.common[at].contains(flow)
-    }
-
-    /// True if a packet of the first point goes to the second, or if that is not known.
-    fn is_from_a(&self, packet: &Seen) -> bool {
-        self.of[0].get(&flow(packet)).is_none_or(|direction| direction.from_a)
-    }
-}
-
-/// Counts the numbers that one of two points has more often than the other, and those that only one has, once; for
-/// each point.
-fn uneven(a: &Stream, b: &Stream) -> ([u64; 2], [u64; 2]) {
-    let shift = a.shift(b);
-    let (mut more, mut singles) = ([0; 2], [0; 2]);
-    let (Some(first), Some(last)) = (a.pieces.first().zip(b.pieces.first()), a.pieces.last().zip(b.pieces.last()))
-    else {
-        return (more, singles);
-    };
-    let common = first.0.start.max(first.1.start + shift)..last.0.end.min(last.1.end + shift);
-    let (mut here, mut there) = (a.pieces.iter().peekable(), b.pieces.iter().peekable());
-    loop {
-        let order = match (here.peek(), there.peek()) {
-            (None, None) => return (more, singles),
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (Some(one), Some(other)) => (one.start, one.end).cmp(&(other.start + shift, other.end + shift)),
-        };
-        let one = if order.is_le() { here.next() } else { None };
-        let other = if order.is_ge() { there.next() } else { None };
-        match (one, other) {
-            (Some(one), Some(other)) if one.count != other.count => more[usize::from(one.count < other.count)] += 1,
-            (Some(one), None) if common.contains(&one.start) => singles[0] += 1,
-            (None, Some(other)) if common.contains(&(other.start + shift)) => singles[1] += 1,
-            _ => {}
-        }
-    }
-}
-
-/// The time that the capture of the other point covers, by the first clock.
-struct Coverage {
-    span: (i64, i64),
-    /// True if nothing came from there before and after it, and something was sent there soon: the point was silent,
-    /// and its capture may have run.
-    is_open: [bool; 2],
-}
-
-impl Coverage {
-    /// Of the point other than `at`, as far as the clocks are known.
-    fn new(at: usize, both: &Both<'_>) -> Self {
-        let Both { pairs, flows, clock, .. } = both;
-        let margin = MARGIN.saturating_add(if clock.both_ways { clock.uncertainty as i64 } else { 0 });
-        let Some((begin, end)) = pairs.points[1 - at].span else {
-            return Self { span: (i64::MAX, i64::MIN), is_open: [false; 2] };
-        };
-        let span = (both.first(1 - at, begin), both.first(1 - at, end));
-        let limits = (span.0.saturating_sub(margin), span.1.saturating_add(margin));
-        // the last packet that was sent before it began, and the first one after it ended
-        let (mut before, mut after) = (i64::MIN, i64::MAX);
-        let mut is_silent = [true; 2];
-        for packet in &pairs.points[at].packets {
-            let time = both.first(at, packet.time);
-            if flows.of[at].get(&flow(packet)).is_none_or(|direction| direction.index() != at) {
-                is_silent[0] &= time >= limits.0;
-                is_silent[1] &= time <= limits.1;
-            } else if time < span.0 {
-                before = before.max(time);
-            } else if time > span.1 {
-                after = after.min(time);
-            }
-        }
-        let is_near = [span.0.saturating_sub(before) <= SILENCE, after.saturating_sub(span.1) <= SILENCE];
-        let inner = (span.0.saturating_add(margin), span.1.saturating_sub(margin));
-        Self { span: inner, is_open: [is_silent[0] && is_near[0], is_silent[1] && is_near[1]] }
-    }
-
-    fn has(&self, time: i64) -> bool {
-        (self.span.0..=self.span.1).contains(&time)
-    }
-
-    /// True if the point was silent at this time.
-    fn is_open(&self, time: i64) -> bool {
-        let (begin, end) = self.span;
-        time < begin && self.is_open[0] || time > end && self.is_open[1]
-    }
-}
-
-/// Packets of a point (0 or 1) that the other has not, between others of the opposite direction that it has not sent:
-/// its capture had a hole.
-fn holes(at: usize, pairs: &Pairs<'_>, flows: &Flows) -> HashSet<usize> {
-    let (mut found, mut run) = (HashSet::new(), Vec::new());
-    let mut has = [false; 2];
-    for (place, packet) in pairs.points[at].packets.iter().enumerate() {
-        let Some(direction) = flows.of[at].get(&flow(packet)) else { continue };
-        if pairs.of[at][place].is_some() {
-            if has == [true; 2] {
-                found.extend(run.drain(..));
-            }
-            run.clear();
-            has = [false; 2];
-        } else if flows.is_common(at, &flow(packet)) && !pairs.copies[at].is_copy[place] {
-            run.push(place);
-            has[direction.index()] = true;
-        }
-    }
-    if has == [true; 2] {
-        found.extend(run);
-    }
-    found
-}
-
 /// Two hosts, in either direction.
 pub(crate) fn hosts(flow: &Flow) -> (Addr, Addr) {
     if flow.1 <= flow.2 { (flow.1, flow.2) } else { (flow.2, flow.1) }
-}
-
-/// A segment of a stream: its offset, continued past 2^32, its end, and its index among the packets.
-type Stretch = (i64, i64, usize);
-
-/// The segments with a payload of each flow, in order of arrival, and the offset of the first.
-fn stretches(packets: &[Seen], wanted: impl Fn(&Flow) -> bool) -> HashMap<Flow, Vec<(u32, u32, usize)>> {
-    let mut found: HashMap<Flow, Vec<(u32, u32, usize)>> = HashMap::new();
-    for (place, packet) in packets.iter().enumerate() {
-        let flow = flow(packet);
-        if let Some((seq, length)) = packet.content.stretch().filter(|_| wanted(&flow)) {
-            found.entry(flow).or_default().push((seq, length, place));
-        }
-    }
-    found
-}
-
-/// Segments without a matching packet at the other point, by stream offset.
-fn left(all: &[(u32, u32, usize)], begin: u32, is_known: impl Fn(usize) -> bool) -> Vec<Stretch> {
-    let mut at = i64::from(begin);
-    let mut left = Vec::new();
-    for (seq, length, place) in all {
-        at += i64::from(seq.wrapping_sub(at as u32) as i32);
-        if !is_known(*place) {
-            left.push((at, at + i64::from(*length), *place));
-        }
-    }
-    left
 }
 
 /// The connection of the second point, for each of the first that has the same packets.
@@ -2155,86 +1575,6 @@ fn same_connections(pairs: &Pairs<'_>, flows: &Flows, clock: Option<&Clock>) -> 
         }
     }
     same
-}
-
-/// TCP segments that an adapter split or joined between the points: their bytes are in other segments of the same
-/// stream, the first of which is their match. A segment whose bytes arrived only in part is lost; the parts that
-/// arrived are matched. A segment with the same header and other bytes was damaged.
-fn resized(pairs: &mut Pairs<'_>, flows: &Flows, damaged: &mut HashSet<usize>) -> u64 {
-    let [a, b] = pairs.points;
-    let of_a = stretches(&a.packets, |flow| flows.is_common(0, flow));
-    let mut of_b = stretches(&b.packets, |flow| flows.is_common(1, flow));
-    let mut resized = 0;
-    for (flow, here) in &of_a {
-        let Some(there) = flows.same.get(flow).and_then(|flow| of_b.remove(flow)) else { continue };
-        let begin = here[0].0;
-        let mine = left(here, begin, |place| !pairs.is_left(0, place));
-        let mut theirs = left(&there, begin, |place| !pairs.is_left(1, place));
-        theirs.sort_unstable();
-        for (from, to, place) in mine {
-            let first = theirs.partition_point(|(_, end, _)| *end <= from);
-            let (mut reach, mut is_whole) = (from, true);
-            let mut parts = Vec::new();
-            for (start, end, other) in theirs.iter().skip(first).take(NEAR) {
-                if *start >= to {
-                    break;
-                }
-                is_whole &= *start <= reach;
-                reach = reach.max(*end);
-                parts.push(*other);
-            }
-            let (one, is_same) =
-                (&a.packets[place], |other: &usize| b.packets[*other].content == a.packets[place].content);
-            // of those that look the same, the nearest
-            let same =
-                parts.iter().copied().filter(is_same).min_by_key(|other| b.packets[*other].time.abs_diff(one.time));
-            if let Some(other) = same {
-                if pairs.is_left(1, other) {
-                    pairs.one(place, other);
-                    let arrived = &b.packets[other];
-                    if one.plain == arrived.plain && one.key != arrived.key && !a.is_cut && !b.is_cut {
-                        damaged.insert(place);
-                    }
-                }
-                continue;
-            }
-            // of a segment that arrived in part, a part was lost
-            if is_whole && reach >= to && !parts.is_empty() {
-                pairs.of[0][place] = Some(parts[0]);
-                resized += 1;
-            }
-            for other in parts {
-                pairs.of[1][other].get_or_insert(place);
-            }
-        }
-    }
-    resized
-}
-
-/// Packets of queue pairs that were damaged between the points, by their places at the first: the invariant CRC was
-/// right where they were sent and is wrong where they arrive.
-fn spoilt(pairs: &mut Pairs<'_>, flows: &Flows) -> Vec<usize> {
-    let points = pairs.points;
-    // those whose CRC itself was damaged have another key
-    let is_spoilt = [0, 1].map(|at| {
-        points[at].packets.iter().enumerate().any(|(place, packet)| packet.is_damaged && pairs.is_left(at, place))
-    });
-    if is_spoilt != [false; 2] {
-        let wanted = [0, 1].map(|at| move |flow: &Flow| flows.is_common(at, flow));
-        let hosts = pairs.known_hosts();
-        pairs.join_unique(true, [&wanted[0], &wanted[1]], |here, there| hosts.fit_in_time(here, there));
-    }
-    let [a, b] = points;
-    let is_spoilt = |here: &Seen, there: &Seen| {
-        // whatever rewrites addresses makes it wrong, too
-        let is_same = (here.outside.src, here.outside.dst) == (there.outside.src, there.outside.dst);
-        let (sent, came) = if flows.is_from_a(here) { (here, there) } else { (there, here) };
-        is_same && !sent.is_damaged && came.is_damaged
-    };
-    let of_a = a.packets.iter().zip(&pairs.of[0]).enumerate();
-    of_a.filter(|(_, (here, pair))| pair.is_some_and(|other| is_spoilt(here, &b.packets[other])))
-        .map(|(place, _)| place)
-        .collect()
 }
 
 fn clocks(pairs: &Pairs<'_>, flows: &Flows) -> Option<Clock> {
@@ -2270,6 +1610,7 @@ pub(crate) fn packet(time: i64, content: Content, ports: (u16, u16)) -> Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directions::MARGIN;
     use proptest::prelude::*;
 
     /// A packet of a connection between two hosts: time, sending side, and delay.
@@ -2764,16 +2105,6 @@ mod tests {
         let (mut a, b) = traffic(100, |n, here, there| one_way(n, here, there, [0, 0]));
         a.roles[0].insert(Addr::V4([10, 0, 0, 2]));
         assert!(Flows::new(&paired(&a, &b), &Default::default()).of[0].values().all(|direction| !direction.is_certain));
-        let evidence =
-            |losses, singles| Evidence { losses: Votes(losses), singles: Votes(singles), ..Evidence::default() };
-        assert_eq!(evidence([2, 0], [0, 0]).judge(None), (true, true));
-        assert_eq!(evidence([2, 0], [0, 0]).judge(Some(false)), (true, false));
-        let late = Evidence { times: Votes([0, 40]), ..evidence([2, 0], [0, 0]) };
-        assert_eq!(late.judge(Some(true)), (false, false), "times that are taken late contradict losses");
-        let far = Evidence { far: Votes([0, 40]), ..late };
-        assert_eq!(far.judge(Some(true)), (false, true));
-        assert_eq!(evidence([2, 0], [9, 0]).judge(Some(false)), (false, false), "it misses many");
-        assert_eq!(evidence([2, 1], [0, 0]).judge(None), (true, false));
     }
 
     fn paired<'p>(a: &'p Point, b: &'p Point) -> Pairs<'p> {
