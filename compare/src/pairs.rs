@@ -133,18 +133,21 @@ pub(crate) struct Copies {
 impl Copies {
     pub(crate) fn new(packets: &[Seen], plain: bool) -> Self {
         let mut this = Self { is_copy: vec![false; packets.len()], of: HashMap::new() };
-        // the last packet with each key and of each direction, and the last one to each host that asks for repetitions
-        let (mut last, mut newest): (HashMap<u64, usize>, HashMap<Flow, usize>) = (HashMap::new(), HashMap::new());
+        // the last packet with each key and each mark of its sender, the last one of each direction, and the last one to
+        // each host that asks for repetitions
+        let mut last: HashMap<(u64, (u16, u32)), usize> = HashMap::new();
+        let mut newest: HashMap<Flow, usize> = HashMap::new();
         let mut asked: HashMap<(Addr, Addr, Kind), usize> = HashMap::new();
         for (place, packet) in packets.iter().enumerate() {
-            let (flow, key) = (flow(packet), if plain { packet.plain } else { packet.key });
+            let flow = flow(packet);
+            let key = (if plain { packet.plain } else { packet.key }, packet.copy);
             let before = newest.insert(flow, place);
             if let Some(kind) = packet.content.asks_for() {
                 asked.insert((flow.1, flow.2, kind), place);
             }
             let Some(first) = last.insert(key, place) else { continue };
             let is_near = |limit| packet.time.saturating_sub(packets[first].time) <= limit;
-            let is_same = packet.copy == packets[first].copy && flow == self::flow(&packets[first]);
+            let is_same = flow == self::flow(&packets[first]);
             // without an identification, it may have been sent again
             let is_copy = is_same
                 && match (packet.copy.0, packet.content.kind()) {

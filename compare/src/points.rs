@@ -2050,6 +2050,27 @@ mod tests {
     }
 
     #[test]
+    fn a_mirror_shows_each_of_several_packets_that_are_the_same_twice() {
+        // duplicate acknowledgments, which only their identification distinguishes
+        let (mut a, mut b) = traffic(100, |_, _, _| {});
+        let same = |id: u16, time: i64| Seen {
+            key: 777,
+            plain: 777,
+            copy: (id, 0),
+            content: Content::Unnumbered,
+            ..seen(200 + usize::from(id), &Sent::new(0, true, 0), time, false)
+        };
+        for (n, id) in [1, 2, 3].into_iter().enumerate() {
+            let time = 50 * MS + 1_000 * n as i64;
+            a.packets.push(same(id, time));
+            b.packets.extend([same(id, time + 20_000), same(id, time + 30_000)]);
+        }
+        spanned(&mut a, &mut b, 100);
+        let way = &Comparison::new(&a, &b).ways[0];
+        assert_eq!((way.matched, way.copies[1].0, way.unseen.0, way.undecided.0), (53, 3, 0, 0));
+    }
+
+    #[test]
     fn a_link_that_goes_down_or_comes_up_late_loses_what_is_tried() {
         let tries = [0, 50, 100].map(|after| after * MS);
         let at = |after: i64, frame: usize| Seen {
