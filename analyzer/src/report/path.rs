@@ -2145,6 +2145,19 @@ mod tests {
     }
 
     #[test]
+    fn a_server_whose_answers_do_not_arrive_has_accepted_nothing() {
+        let verdict = |repeated: u32| {
+            let mut c = connection(2, Transport::RoceV2, Protocol::Unknown, 445, 3);
+            c.progress.unreached = repeated;
+            let attempts = [attempt(445, 3, CmAnswer::Accepted(at(4)))];
+            let mut paths = paths(&report(vec![over_tcp(), c]), &attempts, &[]);
+            paths.remove(0).verdict.map(|v| (v.rule, v.by, v.why))
+        };
+        assert_eq!(verdict(UNREACHED), Some((Rule::SmbPathSilent, Blame::Network, Some(ONE_WAY))));
+        assert_ne!(verdict(UNREACHED - 1).map(|v| v.0), Some(Rule::SmbPathSilent));
+    }
+
+    #[test]
     fn a_datagram_that_could_not_be_delivered_is_no_silence() {
         let reported = Unreachable { reason: Reason::NoPort, protocol: 17, to: SERVER, ports: [0, ROCE] };
         let silent = [attempt(445, 3, CmAnswer::None)];

@@ -858,8 +858,10 @@ fn blame(connection: &ConnectionState, end: End) -> Blame {
 mod tests {
     use super::*;
     use crate::flow::losses::Unanswered;
+    use crate::flow::sizes::Sizes;
     use crate::roles::Source;
     use alloc::string::ToString;
+    use alloc::vec;
     use alloc::vec::Vec;
 
     const MS: i64 = 1_000_000;
@@ -1217,6 +1219,62 @@ mod tests {
         assert_eq!(how(0), "and never answered");
         assert_eq!(how(1), "it answered neither these nor the DREQ with which its peer gave up");
         assert_eq!(how(2), "it answered neither these nor the 2 DREQs with which its peer gave up");
+    }
+
+    /// A packet with so many bytes that goes out again so often, after one with 100 arrived.
+    fn stuck(length: u32, again: u64, is_asked: bool) -> Option<(Stuck, u32)> {
+        let mut sizes = Sizes::default();
+        sizes.sent(1, 100);
+        sizes.arrived(1);
+        sizes.sent(2, length);
+        (0..again).for_each(|n| sizes.again(at(10 + n), (2, 2), length));
+        if is_asked {
+            sizes.asked(2);
+        }
+        sizes.stuck()
+    }
+
+    #[test]
+    fn a_packet_that_never_arrives_is_too_large_where_its_receiver_is_there() {
+        let found = |packet: Option<(Stuck, u32)>, change: fn(&mut ConnectionState)| {
+            told(false, &|connection, losses, view| {
+                (view.stuck[0], losses[0].unanswered) = (packet, silence(7, false));
+                change(connection);
+            })
+        };
+        let rules = |packet: Option<(Stuck, u32)>, change: fn(&mut ConnectionState)| {
+            let found = found(packet, change).into_iter();
+            found.map(|(rule, certainty, _)| (rule, certainty)).collect::<Vec<_>>()
+        };
+        let (large, silent) = (|certainty| vec![(Rule::PathMtu, certainty)], vec![(Rule::PeerSilent, SURE)]);
+        assert_eq!(rules(stuck(4096, 5, true), |_| {}), large(SURE));
+        assert_eq!(rules(stuck(4096, 4, true), |_| {}), large(GUESS), "chance");
+        assert_eq!(rules(stuck(511, 5, true), |_| {}), silent, "that passes everywhere");
+        assert_eq!(rules(stuck(4096, 5, false), |_| {}), silent, "it may be gone");
+        let closed = |connection: &mut ConnectionState| connection.closed = Some((Some(End::B), "DREQ", at(99)));
+        assert_eq!(rules(stuck(4096, 5, false), closed), large(GUESS), "it closes the connection");
+        assert_eq!(
+            found(stuck(4096, 5, true), |_| {})[0].2,
+            "no packet from the client to the server with more than 100 bytes of payload arrived: one with 4096 was \
+             sent 6 times (the last in frame 14), and its receiver was there"
+        );
+    }
+
+    #[test]
+    fn packets_that_never_came_by() {
+        let found = |is_tcp: bool, count: u32, is_small: bool| {
+            let never = NeverCame { at: at(9), count, arrived: 100, is_small };
+            let found = findings(is_tcp, &|_, _, view| view.never_came[1] = Some(never));
+            found.into_iter().map(|f| (f.rule, f.by, f.certainty, f.text)).collect::<Vec<_>>()
+        };
+        let text = "16 packets from the server to the client never came, and the receiver asked for them in vain";
+        assert_eq!(
+            found(false, 16, false),
+            [(Rule::RcGap, Blame::Network, SURE, format!("{text}: lost before the capture point"))]
+        );
+        let small = "; nothing that arrived has more than 100 bytes of payload";
+        assert_eq!(found(false, 16, true), [(Rule::PathMtu, Blame::Network, GUESS, format!("{text}{small}"))]);
+        assert!(found(true, 1, false)[0].3.starts_with("1 byte from the server to the client never came"));
     }
 
     #[test]
