@@ -197,7 +197,7 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     // a receiver drops it, so that it is sent again
     (Rule::RcRetransmit, Relation::After, &[Rule::RcPKey, Rule::RcVersion]),
     // a send without a credit finds no receive
-    (Rule::RcRnr, Relation::After, &[Rule::SmbdCreditOverrun, Rule::RpcrdmaCreditOverrun]),
+    (Rule::RcRnr, Relation::After, &[Rule::SmbdCreditOverrun, Rule::RpcrdmaCreditOverrun, Rule::RpcrdmaCreditFirst]),
 ];
 
 /// Rules about accesses to memory that went elsewhere than they should.
@@ -224,6 +224,7 @@ const REFUSED: &[Rule] = &[
     Rule::RcOpcode,
     Rule::RcLength,
     Rule::SmbdDataTooBig,
+    Rule::RpcrdmaInline,
 ];
 
 /// Rules about descriptions of memory that cannot be read.

@@ -19,6 +19,7 @@ use rdmascope_dissector::wire::ib::bth::Opcode;
 use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
 use rdmascope_dissector::wire::iwarp::mpa::{self, Startup, emit_fpdu, emit_fpdu_with_markers};
 use rdmascope_dissector::wire::iwarp::rdmap::{self, Terminate};
+use rdmascope_dissector::wire::nfs::v3;
 use rdmascope_dissector::wire::rpcrdma::Segment;
 use rdmascope_dissector::wire::smb2::encode;
 use rdmascope_dissector::wire::smb2::header::{Command, Header, flags};
@@ -794,13 +795,50 @@ fn gss(c: &mut Conversation, service: u32) {
 /// GETATTR, answered with a status.
 fn getattr(c: &mut Conversation, status: u32) {
     c.nfs();
-    c.send(C, &Rpc::msg(2, &words(&[2, 0, 2, 100_003, 3, 1, 0, 0, 0, 0, 4, 0x1234_5678])).bytes());
-    let mut reply = words(&[2, 1, 0, 0, 0, 0, status]);
+    getattr_of(c, 2, status);
+}
+
+/// The same with a transaction id, on a connection that is there.
+fn getattr_of(c: &mut Conversation, xid: u32, status: u32) {
+    c.send(C, &Rpc::msg(xid, &words(&[xid, 0, 2, 100_003, 3, 1, 0, 0, 0, 0, 4, 0x1234_5678])).bytes());
+    let mut reply = words(&[xid, 1, 0, 0, 0, 0, status]);
     if status == 0 {
         reply.extend(words(&[1]));
         reply.extend([0; 80]);
     }
-    c.send(S, &Rpc::msg(2, &reply).bytes());
+    c.send(S, &Rpc::msg(xid, &reply).bytes());
+}
+
+/// GETATTR that is put off twice, each time for so long.
+fn put_off(c: &mut Conversation, wait: i64) {
+    c.nfs();
+    for (xid, status) in [(2, v3::Status::JUKEBOX.0), (3, v3::Status::JUKEBOX.0), (4, 0)] {
+        getattr_of(c, xid, status);
+        c.wait(wait);
+    }
+}
+
+/// A compound of SEQUENCE, in whose reply these flags of the client's state are set.
+fn sequence(c: &mut Conversation, flags: u32) {
+    const SEQUENCE: u32 = 53;
+    let session = [1, 2, 3, 4];
+    c.nfs();
+    let call = [&[2, 0, 2, 100_003, 4, 1, 0, 0, 0, 0, 0, 1, 1, SEQUENCE], &session[..], &[1, 0, 0, 0]].concat();
+    c.send(C, &Rpc::msg(2, &words(&call)).bytes());
+    let reply = [&[2, 1, 0, 0, 0, 0, 0, 0, 1, SEQUENCE, 0], &session[..], &[1, 0, 0, 0, flags]].concat();
+    c.send(S, &Rpc::msg(2, &words(&reply)).bytes());
+}
+
+/// A reply that is longer than what its receiver takes, which refuses it.
+fn inline_refused(c: &mut Conversation) {
+    c.nfs();
+    c.send(C, &Rpc::msg(2, &null_call(2)).bytes());
+    let mut payload = null_reply(2);
+    payload.resize(1000, 0);
+    c.send(S, &Rpc::msg(2, &payload).bytes());
+    c.frames.pop();
+    let psn = c.psn[S] - 1;
+    c.acknowledge(S, psn, 0x61);
 }
 
 fn slow_null(c: &mut Conversation, wait: i64) {
@@ -1721,6 +1759,36 @@ fn below_the_least(c: &mut Conversation) {
     c.data(S, carrying(1, 200, 0), &smb2().repeat(4)[..200]);
 }
 
+/// So many calls of NFS after the first grant, or two before it, of which the last one finds no receive; all are
+/// answered in the end.
+fn call_too_many(c: &mut Conversation, calls: u32) {
+    let first = if calls == 0 { 1 } else { 2 };
+    if calls == 0 {
+        c.connect(20049)
+    } else {
+        c.nfs()
+    }
+    let calls = first..first + calls.max(2);
+    calls.clone().for_each(|xid| c.send(C, &Rpc::msg(xid, &null_call(xid)).bytes()));
+    not_ready_for_last(c, C);
+    calls.for_each(|xid| c.send(S, &Rpc::msg(xid, &null_reply(xid)).bytes()));
+}
+
+/// RFC 8166 3.3.1: a server posts as many receives as it granted credits.
+#[test]
+fn a_server_is_not_to_blame_that_has_no_receive_for_a_call_without_credit() {
+    let told = |calls| {
+        let mut c = Conversation::default();
+        call_too_many(&mut c, calls);
+        let report = common::analyze_frames(&c.frames).0;
+        let all = report.findings.iter().filter(|f| f.rule == Rule::RcRnr).map(|f| (f.by, f.certainty));
+        all.collect::<Vec<_>>()
+    };
+    assert_eq!(told(33), [(Blame::Unknown, Certainty::Guess)]);
+    assert_eq!(told(0), [(Blame::Unknown, Certainty::Guess)]);
+    assert_eq!(told(32), [(Blame::Server, Certainty::Certain)], "it had granted that many");
+}
+
 /// A READ whose descriptors are cut short, and what is written all the same.
 fn misdescribed(c: &mut Conversation) {
     read_into(c, 4095);
@@ -1738,7 +1806,7 @@ fn says_it_wrote(c: &mut Conversation) {
 /// Pairs of rules that one violation breaks: the first is the root, and the other stands under it.
 #[test]
 fn what_follows_from_a_violation_stands_under_it() {
-    let cases: [(Make, Rule, Rule); 10] = [
+    let cases: [(Make, Rule, Rule); 13] = [
         (
             |c| first_data(c, DataTransfer { data_offset: 28, ..carrying(1, 60, 0) }, &[0; 64]),
             Rule::SmbdDataAlign,
@@ -1754,6 +1822,9 @@ fn what_follows_from_a_violation_stands_under_it() {
             Rule::SmbdCreditOverrun,
             Rule::RcRnr,
         ),
+        (inline_refused, Rule::RpcrdmaInline, Rule::RcNak),
+        (|c| call_too_many(c, 33), Rule::RpcrdmaCreditOverrun, Rule::RcRnr),
+        (|c| call_too_many(c, 0), Rule::RpcrdmaCreditFirst, Rule::RcRnr),
         (|c| call_with(c, |r| r.reads = vec![read_segment(72, 5, 64)]), Rule::RpcrdmaPosition, Rule::BugCve202689526),
         // a message that its receiver refuses has no content
         (|c| refused_content(c, 28), Rule::SmbdDataAlign, Rule::Smb2Malformed),

@@ -225,6 +225,11 @@ impl ConnectionState {
         self.messages.smbd()
     }
 
+    /// True if an end called without a credit of RPC-over-RDMA just now.
+    pub(crate) fn is_beyond_credits(&self, caller: End) -> bool {
+        self.messages.is_beyond_credits(caller)
+    }
+
     /// Private data of RPC-over-RDMA in the handshake (RFC 8797), by end A and B.
     pub fn rpc_rdma_private(&mut self, private: [Option<RpcRdmaPrivate>; 2]) {
         self.opening.rpc_rdma_private = Some(private);

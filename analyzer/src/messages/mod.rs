@@ -97,6 +97,11 @@ impl Messages {
         self.smbd.as_deref()
     }
 
+    /// True if an end has called without a credit of RPC-over-RDMA, and it is not settled yet if that was so.
+    pub fn is_beyond_credits(&self, caller: End) -> bool {
+        self.rpcrdma.as_ref().is_some_and(|rpcrdma| rpcrdma.is_beyond_credits(caller))
+    }
+
     /// Private data of RPC-over-RDMA in the handshake (RFC 8797), by end A and B.
     pub fn rpc_rdma_private(&mut self, caller: End, private: [Option<RpcRdmaPrivate>; 2]) {
         // the keys of the calling side are invalidated

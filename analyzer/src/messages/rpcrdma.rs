@@ -374,6 +374,11 @@ impl RpcRdma {
         Some(i64::from(credits.granted.known()?) - i64::from(credits.outstanding))
     }
 
+    /// True if an end has calls outstanding for which it had no credits, as far as is known yet.
+    pub fn is_beyond_credits(&self, caller: End) -> bool {
+        self.credits[caller.index()].beyond.is_some()
+    }
+
     /// Messages are missing: outstanding calls and grants are not known for sure.
     pub fn missed(&mut self) {
         for credits in &mut self.credits {
@@ -702,7 +707,10 @@ impl RpcRdma {
         let left = credits.left;
         credits.left = left.saturating_sub(1);
         let held = match credits.granted {
-            Seen::Known(granted) if left == 0 => Some(i64::from(granted) - i64::from(outstanding)),
+            // one that keeps to the last grant may know it
+            Seen::Known(granted) if left == 0 || outstanding <= granted => {
+                Some(i64::from(granted) - i64::from(outstanding))
+            }
             Seen::Known(_) => Some(i64::from(left) - 1),
             // one call may go before the first grant: that it is sent says nothing
             Seen::Unseen if !credits.replied && outstanding > 1 => Some(1 - i64::from(outstanding)),
@@ -1341,6 +1349,18 @@ mod tests {
         assert_eq!(held([8, 2], 8), (Some(0), Some(0)), "it falls while calls are under way");
         assert_eq!(held([4, 4], 6).0, Some(-2), "two more than were granted");
         assert_eq!(held([4, 4], 2).0, Some(2), "the first call has the one credit that there is");
+    }
+
+    #[test]
+    fn a_client_that_keeps_to_a_lower_grant_holds_no_more() {
+        let mut layer = Layer::new();
+        layer.call(1, NO_CHUNKS);
+        layer.reply(1, 24, NO_CHUNKS);
+        layer.call(2, NO_CHUNKS);
+        layer.reply(2, 2, NO_CHUNKS);
+        (3..5).for_each(|xid| layer.call(xid, NO_CHUNKS));
+        assert_eq!(layer.rpc.summary()[C.index()].held_min, Some(0));
+        assert_eq!(layer.broken(), []);
     }
 
     /// A capture may have a call before the reply that it waited for.

@@ -49,8 +49,10 @@ impl Listener<'_> {
     fn is_at_fault(&self, end: End) -> bool {
         let (id, by) = (Some(self.connection.id), self.blame(end));
         let is_refused = |f: &Finding| {
+            // of RPC-over-RDMA, a device knows only the length of what it is sent
             let is_of_requests =
-                matches!(f.rule.row().group, Group::Transport | Group::Memory | Group::Data | Group::KnownBug);
+                matches!(f.rule.row().group, Group::Transport | Group::Memory | Group::Data | Group::KnownBug)
+                    || f.rule == Rule::RpcrdmaInline;
             f.connection == id && f.by == by && f.severity == Severity::Error && is_of_requests && f.rule != Rule::RcNak
         };
         self.connection.is_stray(end) || self.env.findings.iter().any(is_refused)
@@ -104,11 +106,15 @@ impl Listener<'_> {
     fn had_no_credit(&self, sender: End) -> bool {
         let (id, by) = (Some(self.connection.id), self.blame(sender));
         let overran = |f: &Finding| {
-            let is_overrun = matches!(f.rule, Rule::SmbdCreditOverrun | Rule::RpcrdmaCreditOverrun);
+            let is_overrun =
+                matches!(f.rule, Rule::SmbdCreditOverrun | Rule::RpcrdmaCreditOverrun | Rule::RpcrdmaCreditFirst);
             f.connection == id && f.by == by && is_overrun
         };
         let is_overrun = |smbd: &Smbd| smbd.link.side(sender).overruns > 0;
-        self.connection.smbd().is_some_and(is_overrun) || self.env.findings.iter().any(overran)
+        // that a call was one too many is reported once no reply can stand behind it that came before it
+        self.connection.smbd().is_some_and(is_overrun)
+            || self.connection.is_beyond_credits(sender)
+            || self.env.findings.iter().any(overran)
     }
 
     /// An SMB Direct peer was not ready for a Send that was covered by a credit it had granted.
