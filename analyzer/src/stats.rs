@@ -59,7 +59,7 @@ pub struct Commands {
     /// Those that may have been slow: decided when the median is known.
     long: Vec<Long>,
     failures: Vec<Failures>,
-    /// The first request of those that were not answered, and that must be.
+    /// The first request of the client of those that were not answered, and that must be.
     oldest_open: Option<At>,
     /// Number of those of which the capture shows that they were not answered, and the first.
     left: (u64, Option<At>),
@@ -174,7 +174,10 @@ impl Commands {
                 row.unanswered += 1;
                 row.withdrawn += u64::from(exchange.is_withdrawn);
                 if !may_wait(exchange.command) && !exchange.is_withdrawn {
-                    self.oldest_open = Some(self.oldest_open.map_or(exchange.request, |at| at.min(exchange.request)));
+                    if !is_callback(exchange.command) {
+                        let oldest = self.oldest_open.map_or(exchange.request, |at| at.min(exchange.request));
+                        self.oldest_open = Some(oldest);
+                    }
                     if exchange.counts() && self.open.len() < OPEN_MAX {
                         self.open.push(exchange.request);
                     }
@@ -186,7 +189,7 @@ impl Commands {
     /// The same for one of which the capture shows that it was not answered: it has all that the peer sent since.
     pub fn add_unanswered(&mut self, exchange: &Exchange) {
         self.add(exchange);
-        if !may_wait(exchange.command) && !exchange.is_withdrawn {
+        if !may_wait(exchange.command) && !is_callback(exchange.command) && !exchange.is_withdrawn {
             self.left.0 += 1;
             self.left.1 = Some(self.left.1.map_or(exchange.request, |at| at.min(exchange.request)));
         }

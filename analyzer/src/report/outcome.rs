@@ -17,7 +17,7 @@ use crate::op::At;
 use crate::report::{Command, Connection, Handshake, Protocol, Transport};
 use crate::rules::Group;
 use crate::smb_setup::Obliged;
-use crate::stats::{AROUND, MOUNTS, may_wait};
+use crate::stats::{AROUND, MOUNTS, is_callback, may_wait};
 use crate::stored::{stored, stored_enum};
 use alloc::string::String;
 use core::fmt;
@@ -340,9 +340,11 @@ impl Facts {
     }
 }
 
-/// Requests of a connection that had no reply at the end, and must have one.
+/// Requests of the client that had no reply at the end, and must have one. What the server asked, a client need not
+/// answer that closes the connection.
 fn unanswered(c: &Connection) -> u64 {
-    c.commands.iter().filter(|r| !may_wait(r.name)).map(|r| r.unanswered.saturating_sub(r.withdrawn)).sum()
+    let must = |r: &&Command| !may_wait(r.name) && !is_callback(r.name);
+    c.commands.iter().filter(must).map(|r| r.unanswered.saturating_sub(r.withdrawn)).sum()
 }
 
 /// True if a request of a connection was answered with success shortly before its end.

@@ -13,6 +13,7 @@
 use crate::latency::Latency;
 use crate::op::At;
 use crate::report::{Connection, Protocol, Report, Signed, Smb, Transport};
+use crate::stats::is_callback;
 use crate::stored::stored;
 use alloc::format;
 use alloc::string::String;
@@ -40,6 +41,8 @@ pub struct Nfs {
     pub sessions: Vec<[u8; 16]>,
     /// Calls of the server to the client.
     pub callbacks: u64,
+    /// True if a call took long for which the server may have waited for a delegation of the client.
+    pub perhaps_recalled: bool,
     /// Calls to rpcbind on this connection, and its answers.
     pub rpcbind: crate::rpcbind::Rpcbind,
     /// By end, the client first: the product and version that it gave in EXCHANGE_ID.
@@ -68,6 +71,7 @@ impl Nfs {
         }
         self.version = self.version.max(other.version);
         self.callbacks += other.callbacks;
+        self.perhaps_recalled |= other.perhaps_recalled;
         self.rpcbind.join(&other.rpcbind);
         other.sessions.iter().for_each(|session| self.ran_in(*session));
     }
@@ -323,7 +327,7 @@ fn channel(id: &Id, c: &Connection) -> Channel {
         role,
         requests: c.commands.iter().map(|r| r.count).sum(),
         errors: c.commands.iter().map(|r| r.errors).sum(),
-        unanswered: c.commands.iter().map(|r| r.unanswered).sum(),
+        unanswered: c.commands.iter().filter(|r| !is_callback(r.name)).map(|r| r.unanswered).sum(),
         opens: count(&["CREATE", "OPEN"]),
         locks: count(&["LOCK"]),
         read: bytes("READ"),
@@ -395,7 +399,7 @@ fn remarks(session: &Session, start: i64) -> Vec<String> {
     remarks
 }
 
-stored!(Nfs { version, sessions, callbacks, rpcbind, implementations });
+stored!(Nfs { version, sessions, callbacks, perhaps_recalled, rpcbind, implementations });
 
 #[cfg(test)]
 mod tests {
