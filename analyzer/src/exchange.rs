@@ -376,6 +376,8 @@ pub struct Exchange {
     pub behind: Option<Behind>,
     /// Time in which the client kept a delegation that the server had asked for in the meantime, in ns.
     pub recalled: i64,
+    /// The same of one of a file that may be another, in ns.
+    pub perhaps_recalled: i64,
     /// True if nothing was acknowledged from the request to the reply: the request may have been held up on its way to
     /// the server.
     pub is_unheard: bool,
@@ -434,6 +436,7 @@ impl Exchange {
             time: Time::default(),
             behind: None,
             recalled: 0,
+            perhaps_recalled: 0,
             is_unheard: false,
         }
     }
@@ -579,6 +582,7 @@ stored!(Exchange {
     time,
     behind,
     recalled,
+    perhaps_recalled,
     is_unheard
 });
 

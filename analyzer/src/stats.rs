@@ -81,7 +81,7 @@ pub struct Long {
     pub reply: At,
     /// Part of it that was the own time of the side that replies, in ns.
     pub server: i64,
-    /// True if nothing was acknowledged meanwhile.
+    /// True if nothing was acknowledged meanwhile, or if the server may have waited for the client.
     pub is_unheard: bool,
     /// True if its time counts: that of a compound is the time of one of its requests.
     pub counts: bool,
@@ -263,6 +263,9 @@ impl Commands {
         let server = exchange.time.of(if is_callback(exchange.command) { Owner::Client } else { Owner::Server });
         let Exchange { command, is_unheard, .. } = *exchange;
         let long = Long { command, latency, replier, reply, server, is_unheard, counts: exchange.counts() };
+        // it may have waited for a delegation that the client kept, or not
+        let perhaps = exchange.perhaps_recalled.saturating_sub(exchange.recalled).max(0);
+        let server = server.saturating_add(perhaps.min(exchange.time.of(Owner::Unknown)));
         if self.long.len() < LONG_MAX {
             self.long.push(long);
         } else if let Some(least) =

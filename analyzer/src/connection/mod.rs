@@ -938,7 +938,12 @@ fn settled(
         exchange.time = cut.time.moved(Owner::Server, Owner::Unknown, lost);
         exchange.time = match is_callback(exchange.command) {
             true => exchange.time.turned(),
-            false => exchange.time.moved(Owner::Server, Owner::Client, exchange.recalled),
+            // where it is not known if it was its file that was asked for, nobody's
+            false => exchange.time.moved(Owner::Server, Owner::Client, exchange.recalled).moved(
+                Owner::Server,
+                Owner::Unknown,
+                exchange.perhaps_recalled.saturating_sub(exchange.recalled),
+            ),
         };
     }
     upper.settled(exchange, replier);

@@ -38,8 +38,12 @@ const MAPPINGS_MAX: usize = 256;
 const PRODUCT_MAX: usize = 64;
 /// File handles whose names are remembered at most.
 const NAMES_MAX: usize = 4096;
-/// Delegations that were asked for, or returned, that are remembered.
+/// Delegations that were asked for that are remembered.
 const RECALLS_MAX: usize = 64;
+/// Bytes of a file handle (RFC 8881 3.1: NFS4_FHSIZE).
+const HANDLE_MAX: usize = 128;
+/// ns after which a server may go on without a delegation that it asked for.
+const GIVES_UP: i64 = 1_000_000_000;
 /// Operations of one compound that are remembered.
 const OPERATIONS_MAX: usize = 64;
 /// READs and WRITEs of one compound that are looked at.
@@ -90,6 +94,31 @@ impl Moved {
     }
 }
 
+/// A delegation that the server asked the client for (RFC 8881 10.4, 20.2).
+#[derive(Clone, Debug)]
+struct Recall {
+    /// The delegation, without the count of its changes.
+    state: [u8; 12],
+    /// Its file.
+    handle: Vec<u8>,
+    /// Exchange of the callback.
+    exchange: u64,
+    asked: At,
+    /// Time at which it was returned, or at which the client said that it does not have it.
+    ended: Option<At>,
+}
+
+/// How a request stands to a delegation that was asked for meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Conflict {
+    /// It is about another file, or cannot be in conflict.
+    No,
+    /// It is about a name, and the name of the recalled file is not known.
+    Perhaps,
+    /// It is about the same file.
+    Yes,
+}
+
 /// Facts about files in a decoded call or reply.
 #[derive(Clone, Debug, Default)]
 struct Names {
@@ -119,6 +148,8 @@ struct Names {
     last: (Option<u32>, bool),
     /// What is wrong with the results of a compound as a whole.
     fault: Option<&'static str>,
+    /// The delegation that CB_RECALL asks for, or that DELEGRETURN gives back, and its file.
+    delegation: Option<([u8; 12], Vec<u8>)>,
     /// The session that a compound of NFS 4.1 runs in.
     session: Option<[u8; 16]>,
     /// The product that EXCHANGE_ID names.
@@ -199,6 +230,11 @@ impl Names {
             }
         }
         self.session = op.slot.map(|slot| slot.session).or(self.session);
+        let is_recall = op.callback && nfs::v4::CallbackOperation(op.code) == nfs::v4::CallbackOperation::CB_RECALL;
+        let is_return = !op.callback && nfs::v4::Operation(op.code) == nfs::v4::Operation::DELEGRETURN;
+        if let Some(state) = op.stateid.filter(|_| is_recall || is_return) {
+            let handle = op.handle.or(self.got.as_deref()).unwrap_or_default();
+            self.delegation = Some((state.other, handle[..handle.len().min(HANDLE_MAX)].to_vec()));
         if let Some(name) = op.implementation.filter(|name| !name.is_empty()) {
             self.implementation = Some(product(name));
         }
@@ -232,6 +268,20 @@ impl Names {
         }
         if let Some(status) = op.status.filter(|s| *s != 0) {
             self.status = Some(status);
+        }
+    }
+
+    /// How a request whose reply was read stands to a delegation of this file, whose name may be known. One of a name
+    /// is in conflict with that of the file of this name; any other with that of the file whose handle it sets.
+    fn conflict(&self, handle: &[u8], name: Option<&str>) -> Conflict {
+        let has_two_names = self.operation.is_some_and(|(operation, _)| operation == "RENAME");
+        match (&self.name, self.got.as_deref(), name) {
+            (None, ..) if self.handle.as_deref() == Some(handle) => Conflict::Yes,
+            (_, Some(got), _) if got == handle => Conflict::Yes,
+            (None, ..) | (Some(_), Some(_), _) => Conflict::No,
+            (Some(mine), None, Some(name)) if mine == name => Conflict::Yes,
+            (Some(_), None, Some(_)) if !has_two_names => Conflict::No,
+            (Some(_), None, _) => Conflict::Perhaps,
         }
     }
 
@@ -280,9 +330,8 @@ pub(crate) struct Rpc {
     pending: HashMap<(End, u32), Box<Pending>>,
     /// Transaction ids by number of the exchange.
     by_exchange: HashMap<u64, (End, u32)>,
-    /// Times at which the server asked for delegations that it does not have back, and of those that it has both times.
-    recalls: VecDeque<At>,
-    returns: VecDeque<(At, At)>,
+    /// The last delegations that the server asked for.
+    recalls: VecDeque<Recall>,
     /// The last replies to calls that were not seen.
     unasked: VecDeque<(End, u32, At)>,
     /// Names of files by handle.
@@ -343,6 +392,7 @@ impl Rpc {
                     pending.exchange.reply = Some(message.first);
                     pending.exchange.reply_end = Some(message.last);
                     pending.exchange.failed = true;
+                    self.recall_refused(&pending.exchange, message.last);
                     Self::complete(cx, message.by.peer(), *pending);
                 }
             }
@@ -451,22 +501,54 @@ impl Rpc {
 
     /// Keeps account of the delegations that a server asks for and that its client returns.
     fn recall(&mut self, call: &Pending) {
-        if call.memo.is_some_and(|memo| memo.is_callback()) {
-            if call.names.operations.contains(&nfs::v4::CallbackOperation::CB_RECALL.0) {
-                keep_last(&mut self.recalls, call.exchange.request_end);
+        let Some((state, handle)) = &call.names.delegation else { return };
+        let open = self.recalls.iter_mut().find(|recall| recall.state == *state && recall.ended.is_none());
+        if !call.memo.is_some_and(|memo| memo.is_callback()) {
+            if let Some(recall) = open {
+                recall.ended = Some(call.exchange.request);
             }
-        } else if call.names.operations.contains(&nfs::v4::Operation::DELEGRETURN.0)
-            && let Some(asked) = self.recalls.pop_front()
-        {
-            keep_last(&mut self.returns, (asked, call.exchange.request));
+        } else if let Some(recall) = open {
+            // it asks once more
+            recall.exchange = call.exchange.id;
+        } else {
+            if self.recalls.len() >= RECALLS_MAX {
+                self.recalls.pop_front();
+            }
+            let (handle, exchange, asked) = (handle.clone(), call.exchange.id, call.exchange.request_end);
+            self.recalls.push_back(Recall { state: *state, handle, exchange, asked, ended: None });
         }
     }
 
-    /// ns for which the server had to wait for delegations, after a call and before its reply at hand.
-    fn recalled(&self, exchange: &Exchange, reply: At) -> i64 {
-        let of_it = |(asked, returned): &&(At, At)| exchange.request <= *asked && *returned <= reply;
-        let longest = self.returns.iter().filter(of_it).map(|(asked, returned)| returned.since(*asked)).max();
-        longest.unwrap_or(0)
+    /// The client refused a callback: it has nothing to return, unless it asks for more time.
+    fn recall_refused(&mut self, callback: &Exchange, at: At) {
+        if callback.status.is_some_and(|status| nfs::v4::Status(status) == nfs::v4::Status::DELAY) {
+            return;
+        }
+        let of_it = |recall: &&mut Recall| recall.exchange == callback.id && recall.ended.is_none();
+        if let Some(recall) = self.recalls.iter_mut().find(of_it) {
+            recall.ended = Some(at);
+        }
+    }
+
+    /// ns for which the server had to wait for delegations between a call and its reply: of the file that the call is
+    /// about, and of others that may be it.
+    fn recalled(&mut self, names: &Names, exchange: &Exchange, reply: At) -> (i64, i64) {
+        let Self { recalls, handles, .. } = self;
+        let (mut of_it, mut perhaps) = (0, 0);
+        for recall in recalls {
+            let from = recall.asked.max(exchange.request);
+            let lasted = recall.ended.unwrap_or(reply).min(reply).since(from);
+            // a call that is answered at once while the client still has the delegation did not wait for it
+            let has_waited = recall.ended.is_some_and(|ended| ended <= reply) || lasted >= GIVES_UP;
+            if lasted > 0 && has_waited {
+                match names.conflict(&recall.handle, handles.get(&recall.handle).map(|name| &**name)) {
+                    Conflict::Yes => of_it = lasted.max(of_it),
+                    Conflict::Perhaps => perhaps = lasted.max(perhaps),
+                    Conflict::No => {}
+                }
+            }
+        }
+        (of_it, perhaps)
     }
 
     /// The reply to a call, if the capture has it a little before the call.
@@ -589,8 +671,10 @@ impl Rpc {
         if let Some(memo) = pending.memo.filter(|_| !pending.exchange.failed) {
             self.nfs.rpcbind.message(cx.at, false, &memo, pending.names.asked, &pending.names.mappings);
         }
+        let (of_it, perhaps) = self.recalled(&pending.names, &pending.exchange, message.first);
+        self.nfs.perhaps_recalled |= perhaps.saturating_sub(of_it) >= GIVES_UP;
         let exchange = &mut pending.exchange;
-        exchange.recalled = self.recalled(exchange, message.first);
+        (exchange.recalled, exchange.perhaps_recalled) = (of_it, perhaps);
         exchange.reply = Some(message.first);
         exchange.reply_end = Some(message.last);
         exchange.status = exchange.status.or(Some(pending.names.status.unwrap_or(0)));
@@ -634,6 +718,9 @@ impl Rpc {
                 let (id, blame) = (Some(cx.about.id), cx.blame(message.by));
                 cx.env.findings.because(rule, id, blame, of_space(status));
             }
+        }
+        if pending.exchange.failed && pending.memo.is_some_and(|memo| memo.is_callback()) {
+            self.recall_refused(&pending.exchange, message.last);
         }
         self.answers.add(message.xid, pending.memo, pending.exchange.id);
         Self::complete(cx, caller, *pending);
@@ -776,14 +863,6 @@ impl Rpc {
         self.pending.extend(from.pending);
         self.by_exchange.extend(from.by_exchange);
     }
-}
-
-/// Remembers one more, and forgets the oldest if there are many.
-fn keep_last<V>(all: &mut VecDeque<V>, one: V) {
-    if all.len() >= RECALLS_MAX {
-        all.pop_front();
-    }
-    all.push_back(one);
 }
 
 /// The chunks of a call that carry data, into its row.
