@@ -859,7 +859,7 @@ mod tests {
         let free = order(&report);
         assert_eq!(free[0], Rule::RdmaKeyUnknown);
         assert_eq!(free.last(), Some(&Rule::Smb2ErrorBody), "a habit of a known server is last");
-        report.connections[0].slow_time = SECOND;
+        report.connections[0].slow_time = [0, SECOND];
         assert_eq!(order(&report)[0], Rule::Smb2Slow, "time that requests waited comes before severity");
     }
 

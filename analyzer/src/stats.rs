@@ -31,6 +31,8 @@ fn may_be_long(command: &str) -> bool {
 
 /// ns of the server's own time that are long for any command.
 const LONG_FOR_ANY: i64 = 1_000_000_000;
+/// The same where there are very few others to compare with.
+const LONG_AMONG_FEW: i64 = 10_000_000_000;
 
 /// Median latency that a request is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +87,8 @@ pub struct Long {
     pub is_unheard: bool,
     /// True if its time counts: that of a compound is the time of one of its requests.
     pub counts: bool,
+    /// True if it failed.
+    pub failed: bool,
 }
 
 /// Exchanges that took far longer than others, each with what is usual.
@@ -98,9 +102,9 @@ pub struct FarLonger<'c> {
 }
 
 impl FarLonger<'_> {
-    /// Time by which the slow ones took longer than usual, in ns. A compound counts once.
-    pub fn slow_time(&self) -> i64 {
-        let slow = self.slow.iter().filter(|(long, _)| long.counts);
+    /// Time by which the slow ones that an end answered took longer than usual, in ns. A compound counts once.
+    pub fn slow_time(&self, replier: End) -> i64 {
+        let slow = self.slow.iter().filter(|(long, _)| long.counts && long.replier == replier);
         slow.fold(0, |sum: i64, (long, usual)| sum.saturating_add(long.server.saturating_sub(usual.median)))
     }
 }
@@ -165,6 +169,7 @@ impl Commands {
             // however long something takes to happen says nothing about the server
             Some(_) if exchange.is_poll() => {}
             Some(latency) => {
+                row.answers(latency, exchange.failed);
                 row.answered(latency, &exchange.time);
                 if exchange.counts() {
                     self.time += &exchange.time;
@@ -261,11 +266,12 @@ impl Commands {
         }
         let Some(reply) = exchange.reply_end else { return };
         let server = exchange.time.of(if is_callback(exchange.command) { Owner::Client } else { Owner::Server });
-        let Exchange { command, is_unheard, .. } = *exchange;
-        let long = Long { command, latency, replier, reply, server, is_unheard, counts: exchange.counts() };
         // it may have waited for a delegation that the client kept, or not
         let perhaps = exchange.perhaps_recalled.saturating_sub(exchange.recalled).max(0);
         let server = server.saturating_add(perhaps.min(exchange.time.of(Owner::Unknown)));
+        let Exchange { command, failed, .. } = *exchange;
+        let is_unheard = exchange.is_unheard || perhaps > 0;
+        let long = Long { command, latency, replier, reply, server, is_unheard, counts: exchange.counts(), failed };
         if self.long.len() < LONG_MAX {
             self.long.push(long);
         } else if let Some(least) =
@@ -301,7 +307,8 @@ impl Commands {
     }
 
     /// Exchanges that took far longer than others and most of whose time was the server's own, with what they are
-    /// compared with: others of the same command, or, if there are few, all of the connection.
+    /// compared with: others of the same command, or, if there are few, all of the connection. Of those, the ones that
+    /// worked count: how fast something is refused says nothing about how long it takes.
     fn far_above(&self, tick: i64) -> impl Iterator<Item = (&Long, Usual)> {
         /// Requests of a command whose median is its own.
         const ENOUGH: u64 = 16;
@@ -314,16 +321,17 @@ impl Commands {
                     || row.latency.min().is_none_or(|shortest| long.is_far_above(shortest, tick)))
         };
         let named = |row: &&Command| self.long.iter().any(|long| may_stand_out(row, long));
-        let of_command = |row: &Command| Some((row.name, row.latency.count(), row.latency.quantile(500)?));
-        let medians: Vec<_> = self.rows.iter().filter(named).filter_map(of_command).collect();
-        let of_all = medians.iter().any(|(_, count, _)| *count <= ENOUGH).then(|| {
+        let median = |latency: &Latency| (latency.count(), latency.quantile(500).unwrap_or(0));
+        let of_command = |row: &Command| (row.name, median(row.worked_latency()), median(&row.latency));
+        let medians: Vec<_> = self.rows.iter().filter(named).map(of_command).collect();
+        let of_all = medians.iter().any(|(_, (worked, _), (all, _))| *worked.min(all) <= ENOUGH).then(|| {
             let mut all = Latency::default();
-            self.rows.iter().for_each(|row| all.join(&row.latency));
-            all
+            self.rows.iter().for_each(|row| all.join(row.worked_latency()));
+            median(&all)
         });
-        let of_all = of_all.filter(|all| all.count() > ENOUGH).and_then(|all| all.quantile(500));
         self.long.iter().filter_map(move |long| {
-            let &(command, count, median) = medians.iter().find(|(command, ..)| *command == long.command)?;
+            let &(command, worked, all) = medians.iter().find(|(command, ..)| *command == long.command)?;
+            let (count, median) = if long.failed { all } else { worked };
             let own = Usual { median, of_all: false };
             let is_long = |usual: &Usual| long.is_far_above(usual.median, tick);
             if count > ENOUGH {
@@ -333,8 +341,14 @@ impl Commands {
                 return None;
             }
             let own = Some(own).filter(|usual| count > SEVERAL && is_long(usual));
+            let is_enough = |count: u64| match count {
+                0 => false,
+                1..=ENOUGH => long.server >= LONG_AMONG_FEW,
+                _ => true,
+            };
             let all = of_all
-                .map(|median| Usual { median, of_all: true })
+                .filter(|(count, _)| is_enough(*count))
+                .map(|(_, median)| Usual { median, of_all: true })
                 .filter(|usual| !may_be_long(command) && is_long(usual));
             own.or(all).map(|usual| (long, usual))
         })
@@ -378,7 +392,7 @@ impl Commands {
 }
 
 stored!(Commands { rows, long, failures, oldest_open, left, open, time });
-stored!(Long { command, latency, replier, reply, server, is_unheard, counts });
+stored!(Long { command, latency, replier, reply, server, is_unheard, counts, failed });
 
 #[cfg(test)]
 mod tests {
@@ -441,6 +455,7 @@ mod tests {
                 server: ms * MS,
                 is_unheard: false,
                 counts: true,
+                failed: false,
             })
             .collect();
         commands
@@ -477,6 +492,41 @@ mod tests {
         few.rows.clear();
         few.row("READ").latency.add(3_000 * MS);
         assert_eq!(few.far_longer(false, 0, None).slow.len(), 0);
+    }
+
+    #[test]
+    fn where_few_are_to_compare_with_a_hang_stands_out() {
+        let slow = |others: usize, ms: i64| {
+            let mut few = with(&[(ms, 1)]);
+            few.rows.clear();
+            few.row("READ").latency.add(ms * MS);
+            (0..others).for_each(|_| few.row("GETATTR").latency.add(MS));
+            few.far_longer(false, 0, None).slow.len()
+        };
+        assert_eq!([0, 1, 5, 12].map(|others| slow(others, 60_000)), [0, 1, 1, 1]);
+        assert_eq!([1, 5, 12, 20].map(|others| slow(others, 3_000)), [0, 0, 0, 1], "no hang");
+    }
+
+    #[test]
+    fn what_worked_is_compared_with_what_worked() {
+        let slow = |status: u32| {
+            let mut commands = Commands::default();
+            let reply = |command, latency, status: u32| {
+                let e = answered(command, latency, false);
+                Exchange { status: Some(status), failed: status != 0, ..e }
+            };
+            for _ in 0..60 {
+                commands.add(&reply("READ", MS / 10, 0xc000_0043));
+            }
+            for _ in 0..20 {
+                let long = reply("READ", 40 * MS, status);
+                commands.watch(&long, End::B);
+                commands.add(&long);
+            }
+            commands.far_longer(false, 0, None).slow.len()
+        };
+        assert_eq!(slow(0), 0, "all that worked took as long");
+        assert_eq!(slow(0xc000_0043), 20, "others were refused at once");
     }
 
     #[test]

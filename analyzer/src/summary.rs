@@ -402,6 +402,8 @@ pub struct Command {
     pub bytes: u64,
     /// Request to reply.
     pub latency: Latency,
+    /// The same of those that worked; `None` if all did.
+    pub latency_of_worked: Option<Latency>,
     /// The latency by owner.
     pub time: Time,
     /// Request to reply without delays: credits, recovery, and the like.
@@ -474,6 +476,21 @@ impl Command {
         self.time += time;
     }
 
+    /// Latencies of the requests that worked. Some failures take no time, and others all of a timeout.
+    pub fn worked_latency(&self) -> &Latency {
+        self.latency_of_worked.as_ref().unwrap_or(&self.latency)
+    }
+
+    /// Keeps the latencies of the requests that worked apart from now on. Called before [`Command::answered`].
+    pub fn answers(&mut self, latency: i64, failed: bool) {
+        if failed && self.latency_of_worked.is_none() {
+            self.latency_of_worked = Some(self.latency.clone());
+        }
+        if let Some(worked) = self.latency_of_worked.as_mut().filter(|_| !failed) {
+            worked.add(latency);
+        }
+    }
+
     /// A request worked, or failed.
     pub fn ended(&mut self, at: At, failed: Option<Status>) {
         match failed {
@@ -514,6 +531,10 @@ impl Command {
             let theirs =
                 other.without.iter().find(|(known, _)| known == owner).map_or(&other.latency, |(_, theirs)| theirs);
             without.join(theirs);
+        }
+        if self.latency_of_worked.is_some() || other.latency_of_worked.is_some() {
+            let mine = &self.latency;
+            self.latency_of_worked.get_or_insert_with(|| mine.clone()).join(other.worked_latency());
         }
         self.latency.join(&other.latency);
         self.calm.join(&other.calm);
@@ -574,6 +595,7 @@ stored!(Command {
     withdrawn,
     bytes,
     latency,
+    latency_of_worked,
     time,
     calm,
     without,

@@ -798,7 +798,8 @@ impl ConnectionState {
             Some((time, last[0]?, last[1]?))
         });
         let far_longer = self.far_longer();
-        let slow_time = far_longer.iter().fold(0, |sum: i64, f| sum.saturating_add(f.slow_time()));
+        let slow = |end| far_longer.iter().map(|f| f.slow_time(end)).fold(0, i64::saturating_add);
+        let slow_time = paired(client, End::BOTH.map(slow));
         let heard_server = self.missed.is_whole(Rests::START.of(client.peer()));
         // who acknowledges the SYN of its peer has it, whether or not the capture does (RFC 9293 3.5)
         let is_answered = self.is_over_tcp() && self.ends[client.peer().index()].acked.0 != At::default();

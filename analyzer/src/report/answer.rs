@@ -215,7 +215,10 @@ pub fn cost(connection: &Connection, rule: Rule, by: Blame) -> i64 {
     let end = end_of(by);
     let cost = cost_in(&connection.episodes.sums, rule, end);
     match rule {
-        Rule::Smb2Slow | Rule::RpcSlow => connection.slow_time,
+        Rule::Smb2Slow | Rule::RpcSlow => match end {
+            Some(end) => connection.slow_time[end.index()],
+            None => connection.slow_time[0].saturating_add(connection.slow_time[1]),
+        },
         // a side that waits before it asks does not see that in its latency
         Rule::SmbdCreditStall => cost.max(connection.sides[if by == Blame::Server { 0 } else { 1 }].stalled_time),
         _ => cost,
@@ -320,5 +323,8 @@ mod tests {
         assert_eq!((main.from, main.cost, main.packets, main.connections), (Some(End::A), 122, 8, 2));
         assert_eq!(cost(&report.connections[0], Rule::RcRetransmit, Blame::Network), 51);
         assert_eq!(cost(&report.connections[0], Rule::RcRnr, Blame::Server), 0);
+        report.connections[0].slow_time = [3, 5];
+        let slow = |by| cost(&report.connections[0], Rule::RpcSlow, by);
+        assert_eq!([Blame::Client, Blame::Server, Blame::Unknown].map(slow), [3, 5, 8], "each has its own");
     }
 }

@@ -139,8 +139,8 @@ pub struct Connection {
     /// Time of its requests by owner. A compound counts once; a request that waits for something to happen does not
     /// count.
     pub time: Time,
-    /// Time of requests that the server itself was slow to answer, in ns.
-    pub slow_time: i64,
+    /// By end: time of requests that it was itself slow to answer, in ns.
+    pub slow_time: [i64; 2],
     /// Requests that were not answered, and that must be: the first of them. A compound counts once.
     pub open: Vec<At>,
     /// By end: behaviour of its adapter when something went wrong.

@@ -235,6 +235,7 @@ impl Names {
         if let Some(state) = op.stateid.filter(|_| is_recall || is_return) {
             let handle = op.handle.or(self.got.as_deref()).unwrap_or_default();
             self.delegation = Some((state.other, handle[..handle.len().min(HANDLE_MAX)].to_vec()));
+        }
         if let Some(name) = op.implementation.filter(|name| !name.is_empty()) {
             self.implementation = Some(product(name));
         }

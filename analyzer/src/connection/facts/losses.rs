@@ -1445,6 +1445,7 @@ mod tests {
                     server: latency,
                     is_unheard: false,
                     counts: true,
+                    failed: false,
                 }
             };
             let all: Vec<Long> = (3..).zip(all).map(long).collect();
