@@ -11,6 +11,7 @@
 //! Requests of all connections between two hosts are looked at together: a session shares them out. \[MS-SMB2\] 2.2.2;
 //! RFC 1813 2.6; RFC 8881 15.1.
 
+use crate::delays;
 use crate::exchange::{Failing, Family, Status};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
@@ -50,7 +51,9 @@ struct Run {
 
 /// Reports commands whose requests failed to the end.
 pub(crate) fn conclude(report: &mut Report) {
-    for finding in findings(&report.connections) {
+    delays::explain_slow(report);
+    let delayed: Vec<Finding> = report.connections.iter().flat_map(delays::findings).collect();
+    for finding in findings(&report.connections).into_iter().chain(delayed) {
         report.findings.add(finding);
     }
     for (place, took) in mounted_later(&report.connections) {

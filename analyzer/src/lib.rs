@@ -38,6 +38,7 @@ mod audit;
 pub mod connection;
 mod context;
 pub mod credits;
+pub mod delays;
 pub mod devices;
 pub mod env;
 pub mod episodes;

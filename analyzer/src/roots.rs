@@ -138,6 +138,8 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
         Relation::After,
         &[Rule::Smb2MaxSize, Rule::BugKsmbdChannelInfo, Rule::Smb2Channel, Rule::Smb2SessionId, Rule::Smb2Malformed],
     ),
+    // what is put off to the end fails to the end
+    (Rule::AllFailed, Relation::Same, &[Rule::RpcDelayed]),
     // a client that was granted nothing has nothing to spend
     (Rule::Smb2Credit, Relation::OfPeer, &[Rule::Smb2Credit]),
     // without markers, where they were agreed on, nothing is found where it should be

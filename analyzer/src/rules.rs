@@ -1325,6 +1325,20 @@ rules! {
             not counted here: \
                other findings report it.",
     }
+    RpcDelayed "RPC-DELAYED" Warn RpcRdma "RFC 8881 15.1.1.3, 8.4.2; RFC 1813 2.6" {
+        title: "A call was put off again and again: the answer was to try later.",
+        says: "A server that cannot serve a call yet answers at once that the client is to try again: with \
+            NFS4ERR_DELAY (NFS3ERR_JUKEBOX), or with NFS4ERR_GRACE while it waits for clients to get back what they had \
+            open before it restarted. No latency shows this wait. The time counts from the first request to another \
+            answer, of one second or more in all. A lock that somebody else holds (NFS4ERR_DENIED) is a note.",
+        causes: [
+            "The server was restarted, and its grace period lasts (often 90 s)",
+            "The server waits for another client to return a delegation",
+            "Slow or archived storage behind the server, or too little memory or too few threads in it",
+        ],
+        cure: "A grace period ends by itself. On a Linux server /proc/fs/nfsd/nfsv4gracetime is its length, and writing Y \
+            to /proc/fs/nfsd/v4_end_grace ends it. For NFS4ERR_DELAY look at the server's log and storage at this time.",
+    }
     RpcError "RPC-ERROR" Note RpcRdma "RFC 5531 9; RFC 1813 2.6; RFC 8881 15" {
         title: "Calls failed with an RPC or NFS error.",
         says: "Many NFS errors are part of normal work: NFS4ERR_NOENT, NFS4ERR_DELAY, NFS4ERR_NOTSUPP.",

@@ -1,5 +1,6 @@
 //! Exchanges counted by command.
 
+use crate::delays::{Delayed, Delays};
 use crate::episodes::time::{Owner, Time};
 use crate::exchange::{Exchange, Failures, Status};
 use crate::latency::Latency;
@@ -61,6 +62,8 @@ pub struct Commands {
     /// Those that may have been slow: decided when the median is known.
     long: Vec<Long>,
     failures: Vec<Failures>,
+    /// Those that the other side puts off.
+    delays: Delays,
     /// The first request of the client of those that were not answered, and that must be.
     oldest_open: Option<At>,
     /// Number of those of which the capture shows that they were not answered, and the first.
@@ -154,6 +157,7 @@ impl Commands {
             let status = Status(exchange.family, status);
             self.fail(Failures { command: exchange.command, status, count: 1 });
         }
+        self.delays.take(exchange);
         let place = self.place(exchange.command);
         let row = &mut self.rows[place];
         row.count += 1;
@@ -217,6 +221,7 @@ impl Commands {
     pub fn absorb(&mut self, other: &Self) {
         other.rows.iter().for_each(|row| self.join(row));
         other.failures.iter().for_each(|failures| self.fail(*failures));
+        self.delays.absorb(&other.delays);
         self.time += &other.time;
         self.oldest_open = [self.oldest_open, other.oldest_open].into_iter().flatten().min();
         self.left = (self.left.0 + other.left.0, [self.left.1, other.left.1].into_iter().flatten().min());
@@ -385,13 +390,18 @@ impl Commands {
         &self.failures
     }
 
+    /// Those that the other side put off, by command and status.
+    pub fn delayed(&self) -> Vec<Delayed> {
+        self.delays.rows()
+    }
+
     /// The rows of all commands.
     pub fn rows(&self) -> &[Command] {
         &self.rows
     }
 }
 
-stored!(Commands { rows, long, failures, oldest_open, left, open, time });
+stored!(Commands { rows, long, failures, delays, oldest_open, left, open, time });
 stored!(Long { command, latency, replier, reply, server, is_unheard, counts, failed });
 
 #[cfg(test)]

@@ -1417,6 +1417,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RpcrdmaDdp, |c| gss(c, 2), |c| gss(c, 1)),
     (Rule::RpcUnanswered, |c| { c.nfs(); c.send(C, &Rpc::msg(2, &null_call(2)).bytes()); c.wait(2 * SECOND); c.null(3); }, |c| { c.nfs(); c.null(2); c.wait(2 * SECOND); c.null(3); }),
     (Rule::RpcSlow, |c| slow_null(c, SECOND), |c| slow_null(c, 0)),
+    (Rule::RpcDelayed, |c| put_off(c, SECOND), |c| put_off(c, SECOND / 10)),
     (Rule::RpcIoError, |c| getattr(c, 5), |c| getattr(c, 70)),
     (Rule::RpcError, |c| getattr(c, 70), |c| getattr(c, 0)),
     // ── Connections ─────────────────────────────────────────────────────────────────────────────────────────────────

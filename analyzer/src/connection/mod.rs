@@ -855,6 +855,7 @@ impl ConnectionState {
             outcome: None,
             episodes: self.episodes.summary(client, self.last.time),
             time: *upper.commands.time(),
+            delayed: upper.commands.delayed(),
             slow_time,
             open: upper.commands.open().to_vec(),
             devices: paired(client, [0, 1].map(|end| self.ends[end].device)),

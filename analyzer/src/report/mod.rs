@@ -139,6 +139,8 @@ pub struct Connection {
     /// Time of its requests by owner. A compound counts once; a request that waits for something to happen does not
     /// count.
     pub time: Time,
+    /// Calls that were put off, by command and status.
+    pub delayed: Vec<crate::delays::Delayed>,
     /// By end: time of requests that it was itself slow to answer, in ns.
     pub slow_time: [i64; 2],
     /// Requests that were not answered, and that must be: the first of them. A compound counts once.
@@ -218,4 +220,4 @@ stored!(Capture {
     classes,
     dropped
 });
-stored!(Connection { id, followed_as, transport, protocol, peers, client_known, client_end, first, last, handshake, closed, rejected, negotiated, smb, nfs, rpc_rdma_private, sides, credit_history, rdma, health, mirrors, commands, failures, network, progress, outcome, episodes, time, slow_time, open, devices, round_trip, throughput, trouble } if |c| !matches!(c.closed, Some((Some(side), ..)) if side > 1));
+stored!(Connection { id, followed_as, transport, protocol, peers, client_known, client_end, first, last, handshake, closed, rejected, negotiated, smb, nfs, rpc_rdma_private, sides, credit_history, rdma, health, mirrors, commands, failures, network, progress, outcome, episodes, time, delayed, slow_time, open, devices, round_trip, throughput, trouble } if |c| !matches!(c.closed, Some((Some(side), ..)) if side > 1));
