@@ -23,6 +23,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use rdmascope_dissector::frame::Addr;
 use rdmascope_dissector::text::Elapsed;
+use rdmascope_dissector::wire::nfs::v4;
 
 /// Commands that are what a client is there for: they open, read and write files.
 const WORK: [&str; 4] = ["CREATE", "OPEN", "READ", "WRITE"];
@@ -77,8 +78,11 @@ fn mounted_later(connections: &[Connection]) -> Vec<(usize, i64)> {
     let is_mounted = |name: &str| MOUNTS.contains(&name) || WORK.contains(&name);
     let later = |c: &Connection| {
         let others = connections.iter().filter(|other| hosts(other) == hosts(c) && other.id != c.id);
-        let worked =
-            others.flat_map(|other| &other.commands).filter(|row| is_mounted(row.name)).filter_map(|row| row.worked);
+        // on a connection that began later, anything that a client does not do before it mounts
+        let is_new = |other: &Connection, name: &str| other.first >= c.last && !AROUND.contains(&name);
+        let rows = others.flat_map(|other| other.commands.iter().map(move |row| (other, row)));
+        let worked = rows.filter(|(other, row)| is_mounted(row.name) || is_new(other, row.name));
+        let worked = worked.filter_map(|(_, row)| row.worked);
         worked.map(|worked| worked.since(c.last)).filter(|took| *took >= 0).min()
     };
     failed.filter_map(|(place, c)| Some((place, later(c)?))).collect()
@@ -161,9 +165,14 @@ impl Hosts<'_> {
         let is_busy = sum.busy == sum.count;
         let is_much = sum.count >= MANY && (!is_busy || lasted >= PATIENCE);
         let is_work = command.is_some_and(|command| WORK.contains(&command));
+        // data that its client could not write, and did not write later either
+        let is_over = self.connections.iter().all(|c| c.closed.is_some());
+        let is_of_data = command.is_some_and(|command| matches!(command, "WRITE" | "COMMIT"));
+        let is_left = is_of_data && is_over && sum.lost == sum.count;
         let is_grave = command.is_none()
             || is_work && (*is_all && (!is_busy || lasted >= PATIENCE) || is_much)
-            || is_busy && is_much;
+            || is_much && (is_busy || *is_all)
+            || is_left;
         if !is_grave {
             return None;
         }
@@ -192,13 +201,12 @@ fn is_partial(c: &Connection) -> bool {
 /// Cause of failures with a status.
 fn cause(status: Status) -> Option<&'static str> {
     let Status(family, code) = status;
+    if let (Family::Rpc, Some(code)) = (family, status.number())
+        && let Some(why) = cause_of_nfs(v4::Status(code))
+    {
+        return Some(why);
+    }
     Some(match (status.failing(), family) {
-        // ERR_WRONGSEC
-        (_, Family::Rpc) if code == 10_016 => "The export wants another security flavor (sec=) than the client uses",
-        // ERR_OLD_STATEID, ERR_BAD_SEQID, ERR_SEQ_MISORDERED, ERR_SEQ_FALSE_RETRY
-        (_, Family::Rpc) if matches!(code, 10_024 | 10_026 | 10_063 | 10_076) => {
-            "Client and server do not agree on the order of the client's requests"
-        }
         (Failing::Busy, _) => "Somebody else holds the file, or the server asks again and again to wait",
         (Failing::Lost, Family::Rpc) if status.number().is_none() => {
             "The server refuses the credential, the program or its version, whatever is asked for"
@@ -207,18 +215,68 @@ fn cause(status: Status) -> Option<&'static str> {
             "The server does not know the client's session, share, client id or handle, or not any more: they were closed \
                 or have expired, or the server restarted or failed over; the client did not set them up again"
         }
-        // ERR_ROFS; STATUS_MEDIA_WRITE_PROTECTED
-        (_, Family::Rpc) if code == 30 => "The file system or its export is read-only",
+        // STATUS_MEDIA_WRITE_PROTECTED
         (_, Family::Smb2) if code == 0xc000_00a2 => "The file system or its share is read-only",
-        // ERR_PERM, ERR_ACCESS; STATUS_ACCESS_DENIED
-        (_, Family::Rpc) if matches!(code, 1 | 13) => DENIED,
+        // STATUS_ACCESS_DENIED
         (_, Family::Smb2) if code == 0xc000_0022 => DENIED,
-        // ERR_MOVED
-        (_, Family::Rpc) if code == 10_019 => "The file system is on another server now",
-        // ERR_NOTSUPP, ERR_ATTRNOTSUPP; STATUS_NOT_IMPLEMENTED, STATUS_INVALID_DEVICE_REQUEST, STATUS_NOT_SUPPORTED
-        (_, Family::Rpc) if matches!(code, 10_004 | 10_032) => NOT_SUPPORTED,
+        // STATUS_NOT_IMPLEMENTED, STATUS_INVALID_DEVICE_REQUEST, STATUS_NOT_SUPPORTED
         (_, Family::Smb2) if matches!(code, 0xc000_0002 | 0xc000_0010 | 0xc000_00bb) => NOT_SUPPORTED,
         _ => "The server refuses it for the reason that the status names",
+    })
+}
+
+/// Cause of failures with a status of NFS (RFC 8881 15.1; the numbers that version 3 has too mean the same).
+const fn cause_of_nfs(status: v4::Status) -> Option<&'static str> {
+    use v4::Status as S;
+    Some(match status {
+        S::GRACE => delays::GRACE,
+        S::DELAY => delays::DELAY,
+        S::SHARE_DENIED | S::LOCKED => {
+            "Somebody else has the file open, or a part of it locked, so that nobody else may"
+        }
+        S::WRONGSEC => "The export wants another security flavor (sec=) than the client uses",
+        S::OLD_STATEID | S::BAD_SEQID | S::SEQ_MISORDERED | S::SEQ_FALSE_RETRY | S::BADSLOT | S::BAD_HIGH_SLOT => {
+            "Client and server do not agree on the order of the client's requests, or on the slots of the session"
+        }
+        S::RETRY_UNCACHED_REP => {
+            "The client sent a request again whose reply the server did not keep: if it was executed is not known"
+        }
+        S::CONN_NOT_BOUND_TO_SESSION => "The client did not bind this connection to its session before it used it",
+        S::EXPIRED => "The client's lease ran out: the server dropped what it had open and locked",
+        S::ADMIN_REVOKED => "An administrator of the server revoked what the client had open or locked",
+        S::DELEG_REVOKED => "The client did not return a delegation in time: the server revoked it",
+        S::ROFS => "The file system or its export is read-only",
+        S::PERM | S::ACCESS => DENIED,
+        S::MOVED => "The file system is on another server now",
+        S::NOTSUPP | S::ATTRNOTSUPP => NOT_SUPPORTED,
+        _ => return None,
+    })
+}
+
+/// Cause of a mount that the server refused with a status, to the last command of it.
+pub(crate) fn why_unmounted(status: Status) -> Option<&'static str> {
+    use v4::Status as S;
+    if status.0 != Family::Rpc {
+        return None;
+    }
+    Some(match status.number().map(v4::Status) {
+        None if status.is_unauthenticated() => {
+            "The server refuses the credential: another security flavor, or a port above 1023"
+        }
+        None => "The server does not serve this program, or this version of it, over this transport",
+        Some(S::NOENT) => "The server has no such path, or does not export it: compare it with the list of exports",
+        Some(S::NOTDIR) => "The path that was to be mounted is no directory",
+        Some(S::PERM | S::ACCESS) => {
+            "The export does not allow this client: its address, its port (above 1023), or its security flavor"
+        }
+        Some(S::STALE) => {
+            "The server does not know the file handle of the export: it was changed or unmounted meanwhile"
+        }
+        Some(S::SERVERFAULT | S::IO) => "The server failed while it looked for the path: its log says more",
+        Some(S::DELAY) => delays::DELAY,
+        Some(S::CLID_INUSE) => "Another client uses the same name: give each its own (nfs4_unique_id)",
+        Some(S::MINOR_VERS_MISMATCH) => "The server does not speak this minor version of NFS 4 (vers=)",
+        Some(status) => return cause_of_nfs(status),
     })
 }
 
@@ -309,6 +367,40 @@ mod tests {
         for status in [NO_FILE, FULL] {
             assert_eq!(told(&[with(1, &[("CREATE", &[status, status])])]), []);
         }
+    }
+
+    #[test]
+    fn other_commands_that_never_worked_are_told_if_they_are_many() {
+        let all = |ends: &[u32]| told(&[with(1, &[("CREATE", &[0]), ("QUERY_INFO", ends)])]);
+        let text = "All 12 QUERY_INFO requests failed: STATUS_ACCESS_DENIED";
+        assert_eq!(all(&[DENIED; 12])[0].1, text);
+        assert_eq!(all(&[DENIED; 9]), [], "a few may be refused");
+        assert_eq!(all(&[NO_FILE; 60]), [], "names that are not there");
+        let mut ends = [DENIED; 60];
+        ends[0] = 0;
+        assert_eq!(all(&ends), [], "one worked");
+    }
+
+    #[test]
+    fn data_that_its_client_could_not_write_at_the_end_is_lost() {
+        let left = |status: u32, is_closed: bool| {
+            let mut c = with(1, &[("WRITE", &[0, 0, status])]);
+            c.closed = is_closed.then_some((Some(0), "DREQ", c.last));
+            told(&[c])
+        };
+        assert_eq!(left(DELETED, true)[0].1, "The last WRITE failed: STATUS_USER_SESSION_DELETED");
+        assert_eq!(left(DELETED, false), [], "it may go on");
+        assert_eq!(left(DENIED, true), [], "the user knows of it");
+    }
+
+    #[test]
+    fn the_cause_follows_the_status() {
+        let why = |status: v4::Status| cause(Status(Family::Rpc, status.0));
+        assert_eq!(why(v4::Status::GRACE), Some(delays::GRACE));
+        assert_eq!(why(v4::Status::DELAY), Some(delays::DELAY));
+        assert!(why(v4::Status::RETRY_UNCACHED_REP).is_some_and(|why| why.contains("did not keep")));
+        let unmounted = |status: v4::Status| why_unmounted(Status(Family::Rpc, status.0)).unwrap_or_default();
+        assert!(unmounted(v4::Status::NOENT).contains("path") && unmounted(v4::Status::ACCESS).contains("export"));
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Rpcbind {
 }
 
 /// The port of NFS over TCP and UDP.
-const NFS_PORT: u16 = 2049;
+pub(crate) const NFS_PORT: u16 = 2049;
 
 const fn is_list(memo: &Memo) -> bool {
     match memo.version {

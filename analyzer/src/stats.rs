@@ -164,8 +164,9 @@ impl Commands {
         row.errors += u64::from(exchange.failed);
         // of a compound, the first part that fails takes those behind it along
         if let Some(reply) = exchange.reply.filter(|_| !(exchange.is_related && exchange.failed)) {
-            let status = exchange.status.filter(|_| exchange.failed);
-            row.ended(reply, status.map(|status| Status(exchange.family, status)));
+            let status = exchange.status.filter(|_| exchange.failed).map(|status| Status(exchange.family, status));
+            row.ended(reply, status);
+            row.last = Some((reply, status));
         }
         row.bytes += exchange.bytes_moved;
         row.waited = row.waited.saturating_add(exchange.wait_for_credit);

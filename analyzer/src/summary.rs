@@ -416,6 +416,8 @@ pub struct Command {
     pub worked: Option<At>,
     /// Requests that failed since.
     pub failing: FailingRun,
+    /// The last reply, with its status if it failed.
+    pub last: Option<(At, Option<Status>)>,
 }
 
 /// Requests of one command that failed one after the other, without one in between that worked.
@@ -513,6 +515,8 @@ impl Command {
     /// Takes over what worked last, and what failed since.
     pub fn join_ends(&mut self, other: &Self) {
         self.worked = self.worked.max(other.worked);
+        let is_later = self.last.is_none_or(|(at, _)| other.last.is_some_and(|(other, _)| other >= at));
+        self.last = if is_later { other.last } else { self.last };
         self.forget_failing();
         if self.worked.is_some_and(|worked| worked > other.failing.span.0) {
             return;
@@ -601,6 +605,7 @@ stored!(Command {
     without,
     waited,
     worked,
-    failing
+    failing,
+    last
 });
 stored!(FailingRun { count, busy, lost, span, status });

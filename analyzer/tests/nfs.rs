@@ -7,11 +7,13 @@ mod common;
 
 use build::*;
 use rdmascope_analyzer::episodes::time::Owner;
-use rdmascope_analyzer::finding::{Blame, Finding};
+use rdmascope_analyzer::finding::{Blame, Certainty, Finding};
+use rdmascope_analyzer::outcome::{Ending, Success};
 use rdmascope_analyzer::report::Report;
 use rdmascope_analyzer::rules::Severity;
 use rdmascope_dissector::wire::ib::bth::Opcode;
 use rdmascope_dissector::wire::ib::ext::{self, aeth_bytes};
+use rdmascope_dissector::wire::nfs::v4;
 
 type Make = fn(&mut Conversation);
 
@@ -404,30 +406,214 @@ fn a_slow_answer_to_a_callback_is_the_client_s() {
     assert_eq!(broken(make), [("RPC-SLOW", Blame::Client)]);
 }
 
+const OP_DELEGRETURN: u32 = 8;
+const OP_LOOKUP: u32 = 15;
+const OP_CREATE_SESSION: u32 = 43;
+
+/// The delegation that [`recall`] asks for, and another one.
+const DELEGATION: [u32; 4] = [1, 1, 2, 3];
+const OTHER: [u32; 4] = [1, 9, 9, 9];
+
+/// Many READs, and one during which the server asks for the delegation of `file`. The client answers the callback with
+/// `status`, and returns a delegation after a second if there is one here. The READ is answered six seconds after that.
+fn read_while_recalled(c: &mut Conversation, file: u32, status: u32, returned: Option<[u32; 4]>) {
+    c.nfs();
+    for xid in 2..40 {
+        c.send(C, &Rpc::msg(xid, &compound(xid, &[&read(8)])).bytes());
+        c.send(S, &Rpc::msg(xid, &results(xid, &[&WAS_READ])).bytes());
+    }
+    c.send(C, &Rpc::msg(90, &compound(90, &[&read(8)])).bytes());
+    let mut call = recall(7);
+    let at = call.len() - 4;
+    call[at..].copy_from_slice(&file.to_be_bytes());
+    c.send(S, &Rpc::msg(7, &call).bytes());
+    c.send(C, &Rpc::msg(7, &words(&[7, 1, 0, 0, 0, 0, status, 0, 1, 4, status])).bytes());
+    c.wait(SECOND);
+    if let Some(delegation) = returned {
+        c.send(C, &Rpc::msg(91, &compound(91, &[&[&[OP_DELEGRETURN][..], &delegation].concat()])).bytes());
+        c.send(S, &Rpc::msg(91, &results(91, &[&[OP_DELEGRETURN, 0]])).bytes());
+    }
+    c.wait(6 * SECOND);
+    c.send(S, &Rpc::msg(90, &results(90, &[&WAS_READ])).bytes());
+}
+
 /// A server that needs a delegation of its client cannot go on before it has it.
 #[test]
 fn the_client_is_waited_for_until_it_returns_a_delegation() {
-    const DELEGRETURN: u32 = 8;
-    let make = |returned: bool| {
+    const FILE: u32 = 0x1234_5678;
+    let waited = |file: u32, status: u32, returned: Option<[u32; 4]>| {
+        let make = move |c: &mut Conversation| read_while_recalled(c, file, status, returned);
+        let slow = broken(make).iter().any(|broken| *broken == ("RPC-SLOW", Blame::Server));
+        let [client, server] = owned(&run(make)).map(|time| time / SECOND);
+        (client, server, slow)
+    };
+    assert_eq!(waited(FILE, 0, Some(DELEGATION)), (1, 6, true), "the server had it back then");
+    assert_eq!(waited(FILE, 0, None), (7, 0, false), "it never had it back");
+    assert_eq!(waited(FILE, 0, Some(OTHER)), (7, 0, false), "that was another one");
+    assert_eq!(waited(7, 0, Some(DELEGATION)), (0, 7, true), "that is another file");
+    assert_eq!(waited(FILE, v4::Status::BADHANDLE.0, None), (0, 7, true), "the client has nothing to return");
+    assert_eq!(waited(FILE, v4::Status::DELAY.0, None), (7, 0, false), "it asks for more time");
+}
+
+/// A call for a name may be about the file whose delegation the client still has, or not.
+#[test]
+fn where_it_is_not_known_whose_delegation_was_asked_for_nobody_is_blamed_for_sure() {
+    let report = run(|c| {
+        c.nfs();
+        for xid in 2..40 {
+            c.send(C, &Rpc::msg(xid, &compound(xid, &[&read(8)])).bytes());
+            c.send(S, &Rpc::msg(xid, &results(xid, &[&WAS_READ])).bytes());
+        }
+        c.send(C, &Rpc::msg(90, &compound(90, &[&[OP_LOOKUP, 4, 0x6461_7461]])).bytes());
+        c.send(S, &Rpc::msg(7, &recall(7)).bytes());
+        c.send(C, &Rpc::msg(7, &recalled(7)).bytes());
+        c.wait(9 * SECOND);
+        c.send(S, &Rpc::msg(90, &results(90, &[&[OP_LOOKUP, 0]])).bytes());
+    });
+    assert_eq!(owned(&report).map(|time| time / SECOND), [0, 0]);
+    let told = report.findings.iter().find(|f| f.rule.id() == "RPC-SLOW").expect("it took long");
+    assert!(told.certainty == Certainty::Guess && told.why.is_some_and(|why| why.contains("CB_RECALL")));
+}
+
+/// While the client still has a delegation, what the server answers at once did not wait for it.
+#[test]
+fn what_is_answered_before_a_delegation_is_returned_did_not_wait() {
+    let [client, _] = owned(&run(|c| {
+        c.nfs();
+        c.send(S, &Rpc::msg(7, &recall(7)).bytes());
+        c.send(C, &Rpc::msg(7, &recalled(7)).bytes());
+        c.send(C, &Rpc::msg(90, &compound(90, &[&read(8)])).bytes());
+        c.wait(SECOND / 2);
+        c.send(S, &Rpc::msg(90, &results(90, &[&WAS_READ])).bytes());
+        c.wait(9 * SECOND);
+        c.null(91);
+    }));
+    assert!(client < SECOND / 4, "{client}");
+}
+
+/// A client need not answer what its server asks when it unmounts.
+#[test]
+fn a_callback_that_crosses_an_unmount_is_no_failure() {
+    let report = run(|c| {
+        c.nfs();
+        c.send(S, &Rpc::msg(7, &recall(7)).bytes());
+        c.cm_disconnect(C);
+    });
+    let outcome = report.connections[0].outcome.as_ref().expect("an outcome");
+    assert_eq!((outcome.ending, outcome.success), (Ending::Closed, Success::Yes));
+}
+
+/// The text of the finding that explains why nothing was mounted.
+fn unmounted(make: impl Fn(&mut Conversation)) -> Option<(String, Certainty, Option<&'static str>)> {
+    let report = run(make);
+    let outcome = report.connections[0].outcome.as_ref().expect("an outcome");
+    let is_it = |f: &&Finding| Some((f.rule, f.by)) == outcome.cause;
+    let why = report.findings.iter().find(is_it).filter(|_| outcome.ending == Ending::NoMount);
+    why.map(|f| (f.text.clone(), f.certainty, f.why))
+}
+
+/// A client of NFS 3 whose first call is answered with this, and which then leaves.
+fn first_call(answer: &'static [u32]) -> impl Fn(&mut Conversation) {
+    move |c| {
+        c.connect(20049);
+        c.send(C, &Rpc::msg(1, &null_call(1)).bytes());
+        c.send(S, &Rpc::msg(1, &words(&[&[1, 1], answer].concat())).bytes());
+        c.cm_disconnect(C);
+    }
+}
+
+#[test]
+fn a_client_whose_first_call_is_refused_has_mounted_nothing() {
+    // accepted, with PROG_UNAVAIL and PROG_MISMATCH; denied, with AUTH_TOOWEAK
+    for (answer, name) in
+        [(&[0, 0, 0, 1][..], "PROG_UNAVAIL"), (&[0, 0, 0, 2, 4, 4], "PROG_MISMATCH"), (&[1, 1, 5], "AUTH_TOOWEAK")]
+    {
+        let (text, certainty, why) = unmounted(first_call(answer)).expect("it was refused");
+        assert_eq!(text, format!("The server answered NULL with {name}"));
+        assert!(certainty == Certainty::IfNothingWasMissed && why.is_some());
+    }
+    assert_eq!(unmounted(first_call(&[0, 0, 0, 0])), None, "it was not refused");
+}
+
+#[test]
+fn an_export_whose_facts_are_refused_is_not_mounted() {
+    const FSINFO: u32 = 19;
+    let make = |status: u32, goes_on: bool| {
         move |c: &mut Conversation| {
             c.nfs();
-            for xid in 2..40 {
-                c.send(C, &Rpc::msg(xid, &compound(xid, &[&read(8)])).bytes());
-                c.send(S, &Rpc::msg(xid, &results(xid, &[&WAS_READ])).bytes());
+            c.send(C, &Rpc::msg(2, &words(&[2, 0, 2, 100_003, 3, FSINFO, 0, 0, 0, 0, 4, 0x1234_5678])).bytes());
+            c.send(S, &Rpc::msg(2, &words(&[2, 1, 0, 0, 0, 0, status, 0])).bytes());
+            if goes_on {
+                c.send(C, &Rpc::msg(3, &words(&[3, 0, 2, 100_003, 3, 3, 0, 0, 0, 0, 4, 0x1234_5678, 1, 0])).bytes());
+                c.send(S, &Rpc::msg(3, &words(&[3, 1, 0, 0, 0, 0, 2, 0])).bytes());
             }
-            c.send(C, &Rpc::msg(90, &compound(90, &[&read(8)])).bytes());
-            c.send(S, &Rpc::msg(7, &recall(7)).bytes());
-            c.send(C, &Rpc::msg(7, &recalled(7)).bytes());
-            c.wait(6 * SECOND);
-            if returned {
-                c.send(C, &Rpc::msg(91, &compound(91, &[&[DELEGRETURN, 1, 1, 2, 3]])).bytes());
-                c.send(S, &Rpc::msg(91, &results(91, &[&[DELEGRETURN, 0]])).bytes());
-            }
-            c.send(S, &Rpc::msg(90, &results(90, &[&WAS_READ])).bytes());
+            c.cm_disconnect(C);
         }
     };
-    let [client, server] = owned(&run(make(true)));
-    assert!(client >= 6 * SECOND && server < SECOND, "{client} {server}");
-    assert_eq!(broken(make(true)), []);
-    assert_eq!(broken(make(false)), [("RPC-SLOW", Blame::Server)]);
+    let text = unmounted(make(v4::Status::ACCESS.0, false)).map(|(text, ..)| text);
+    assert_eq!(text.as_deref(), Some("The server answered FSINFO with ERR_ACCESS"));
+    assert_eq!(unmounted(make(v4::Status::ACCESS.0, true)), None, "the client went on");
+}
+
+/// A client of NFS 4 that sets up a session, looks for a path `times` times, and leaves after a while.
+#[test]
+fn a_path_that_is_refused_is_not_mounted() {
+    let make = |status: u32, times: u32, stays: i64| {
+        move |c: &mut Conversation| {
+            c.nfs();
+            let channel = [0, 1 << 20, 1 << 20, 4096, 16, 64, 0];
+            let head = |xid: u32| [xid, 0, 2, 100_003, 4, 1, 0, 0, 0, 0, 0, 1, 1];
+            let done = |xid: u32, status: u32| [xid, 1, 0, 0, 0, 0, status, 0, 1];
+            let create = [&head(2)[..], &[OP_CREATE_SESSION, 1, 2, 1, 0], &channel, &channel, &[0x4000_0000, 1, 0]];
+            c.send(C, &Rpc::msg(2, &words(&create.concat())).bytes());
+            let created = [&done(2, 0)[..], &[OP_CREATE_SESSION, 0, 1, 2, 3, 4, 1, 0], &channel, &channel];
+            c.send(S, &Rpc::msg(2, &words(&created.concat())).bytes());
+            for xid in 3..3 + times {
+                c.send(C, &Rpc::msg(xid, &compound(xid, &[&[OP_LOOKUP, 4, 0x6461_7461]])).bytes());
+                let refused = [xid, 1, 0, 0, 0, 0, status, 0, 2, OP_PUTFH, 0, OP_LOOKUP, status];
+                c.send(S, &Rpc::msg(xid, &words(&refused)).bytes());
+            }
+            c.wait(stays);
+            c.cm_disconnect(C);
+        }
+    };
+    let (text, certainty, _) = unmounted(make(v4::Status::NOENT.0, 1, 0)).expect("it was refused");
+    assert_eq!((text.as_str(), certainty), ("The server answered LOOKUP with ERR_NOENT", Certainty::Guess));
+    assert_eq!(unmounted(make(0, 1, 0)), None, "it is there");
+    assert_eq!(
+        unmounted(make(v4::Status::NOENT.0, 1, 5 * SECOND)),
+        None,
+        "the client stayed: a user looked for a name"
+    );
+    assert_eq!(unmounted(make(v4::Status::NOENT.0, 20, 0)), None, "a user looked for many");
+}
+
+/// A server that waits for many seconds says so at once.
+#[test]
+fn a_call_that_is_put_off_is_told_with_its_time() {
+    let make = |last: u32| {
+        move |c: &mut Conversation| {
+            c.nfs();
+            for (xid, status) in [(2, v4::Status::GRACE.0), (3, v4::Status::GRACE.0), (4, last)] {
+                c.send(C, &Rpc::msg(xid, &compound(xid, &[&read(8)])).bytes());
+                if status == 0 {
+                    c.send(S, &Rpc::msg(xid, &results(xid, &[&WAS_READ])).bytes());
+                } else {
+                    let refused = [xid, 1, 0, 0, 0, 0, status, 0, 2, OP_PUTFH, 0, OP_READ, status];
+                    c.send(S, &Rpc::msg(xid, &words(&refused)).bytes());
+                }
+                c.wait(5 * SECOND);
+            }
+        }
+    };
+    for (last, tries, end) in
+        [(0, "twice", "until another answer came"), (v4::Status::GRACE.0, "3 times", "and no other answer came")]
+    {
+        let all = found(make(last));
+        let told: Vec<_> = all.iter().filter(|(rule, ..)| *rule == "RPC-DELAYED").collect();
+        let [(_, severity, by, text)] = told[..] else { panic!("{all:?}") };
+        assert_eq!((*severity, *by), (Severity::Warn, Blame::Server));
+        let begins = format!("answered READ {tries} with ERR_GRACE: to be tried again, for 10.0 s in all");
+        assert!(text.starts_with(&begins) && text.ends_with(end), "{text}");
+    }
 }

@@ -12,9 +12,11 @@
 //! own.
 
 use crate::exchange::Status;
+use crate::failing::why_unmounted;
 use crate::finding::{Blame, Certainty, Finding, Findings, Rule, Severity, Site};
 use crate::op::At;
 use crate::report::{Command, Connection, Handshake, Protocol, Transport};
+use crate::rpcbind::NFS_PORT;
 use crate::rules::Group;
 use crate::smb_setup::Obliged;
 use crate::stats::{AROUND, MOUNTS, is_callback, may_wait};
@@ -398,6 +400,11 @@ const OF_THE_USER: [&str; 10] = [
 
 /// The command of a mount that the server refused, with the status, if nothing came of the connection for it.
 fn refused_mount(c: &Connection) -> Option<(&'static str, Status)> {
+    refused_setup(c).or_else(|| refused_path(c))
+}
+
+/// The same of what a client needs before it names what it wants: a share, a client id, a session, MNT.
+fn refused_setup(c: &Connection) -> Option<(&'static str, Status)> {
     let done = c.commands.iter().filter(|r| succeeded(r) > 0).map(|r| r.name);
     if done.clone().any(|name| !MOUNTS.contains(&name) && !AROUND.contains(&name)) {
         return None;
@@ -408,6 +415,53 @@ fn refused_mount(c: &Connection) -> Option<(&'static str, Status)> {
     let mut decisive = refused.filter(|(command, status)| MOUNTS.contains(command) && is_decisive(status));
     decisive.find(|(command, _)| *command == "TREE_CONNECT" || !done.clone().any(|name| name == *command))
 }
+
+/// The same of what a client of NFS mounts: it leaves at once when the server refuses the path (version 4), the
+/// facts about the export (version 3), or its very first call.
+fn refused_path(c: &Connection) -> Option<(&'static str, Status)> {
+    let Some((Some(0), _, end)) = c.closed.filter(|_| matches!(c.protocol, Protocol::RpcRdma | Protocol::Rpc)) else {
+        return None;
+    };
+    let done = || c.commands.iter().filter(|row| row.worked.is_some());
+    let is_only = |names: &[&str]| done().all(|row| names.contains(&row.name) || AROUND.contains(&row.name));
+    let refused = |name: &str| {
+        let row = c.commands.iter().find(|row| row.name == name)?;
+        let (at, status) = row.last.and_then(|(at, status)| Some((at, status?)))?;
+        let goes_on = |row: &Command| row.name != name && row.last.is_some_and(|(later, _)| later > at);
+        let is_last = !c.commands.iter().any(|row| !AROUND.contains(&row.name) && goes_on(row));
+        (is_last && row.errors <= FEW && end.since(at) < PATIENCE).then_some((row.name, status))
+    };
+    let is_set_up = || done().any(|row| matches!(row.name, "CREATE_SESSION" | "SETCLIENTID_CONFIRM"));
+    if c.nfs.version == 4 {
+        return refused("LOOKUP").filter(|_| is_set_up() && is_only(WALK));
+    }
+    // other programs are asked whether they are there, too
+    let is_nfs = c.protocol == Protocol::RpcRdma || c.peers[1].port == NFS_PORT;
+    let is_first = |status: Status| status.number().is_none() && done().next().is_none();
+    let null = || refused("NULL").filter(|(_, status)| is_nfs && is_first(*status));
+    refused("FSINFO").filter(|_| is_only(&["GETATTR"])).or_else(null)
+}
+
+/// Times that a client tries to mount something, at most: who is refused more often works with it.
+const FEW: u64 = 4;
+
+/// Commands with which a client of NFS 4 looks for what it mounts, beside those that set it up.
+const WALK: &[&str] = &[
+    "EXCHANGE_ID",
+    "CREATE_SESSION",
+    "SETCLIENTID",
+    "SETCLIENTID_CONFIRM",
+    "BIND_CONN_TO_SESSION",
+    "RECLAIM_COMPLETE",
+    "SECINFO",
+    "SECINFO_NO_NAME",
+    "PUTROOTFH",
+    "SEQUENCE",
+    "GETFH",
+    "GETATTR",
+    "ACCESS",
+    "LOOKUP",
+];
 
 /// Outcome of a connection; `None` if it is not about storage.
 pub fn of(f: &Facts) -> Option<Outcome> {
@@ -763,6 +817,10 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
         let id = Some(connection.id);
         findings.weaken(|f| f.connection == id && is_silence(f.rule) && Some(f.by) != Some(outcome.blame()));
     }
+    if outcome.ending == Ending::NoMount && refused_mount(connection).is_some_and(|(command, _)| command == "LOOKUP") {
+        // it may have been a user who looked for a name and unmounted at once
+        outcome.certainty = Certainty::Guess;
+    }
     weaken_silence(connection, findings);
     let told = findings.iter().find(|f| is_end(f)).map(|f| f.by);
     if let Some(told) = told.filter(|_| matches!(outcome.ending, Ending::Aborted)) {
@@ -794,6 +852,7 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
             let setup = &connection.smb.setup;
             let why = match outcome.ending {
                 Ending::NoSession if is_unbound(connection) => refusal(connection).map(why_unbound),
+                Ending::NoMount => refused_mount(connection).and_then(|(_, status)| why_unmounted(status)),
                 Ending::NoSession if refusal(connection).is_none() && setup.is_begun => Some(GAVE_UP),
                 Ending::NoSession if refusal(connection).is_none() => Some("The two have no dialect of SMB2 in common"),
                 Ending::HungUp { .. } if outcome.closed_by == Some(1) => setup.obliged.map(|obliged| match obliged {

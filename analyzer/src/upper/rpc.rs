@@ -717,7 +717,7 @@ impl Rpc {
             } else {
                 cx.report(rule, message.by, Rests::FRAME, format_args!("answered {command} with {status}"));
                 let (id, blame) = (Some(cx.about.id), cx.blame(message.by));
-                cx.env.findings.because(rule, id, blame, of_space(status));
+                cx.env.findings.because(rule, id, blame, why_failed(status));
             }
         }
         if pending.exchange.failed && pending.memo.is_some_and(|memo| memo.is_callback()) {
@@ -926,11 +926,14 @@ const CALLBACKS_STUCK: &str = "The client's callback service is stuck, or is gon
 const UNREADABLE: &str =
     "The client encoded the call wrongly, it was damaged on its way, or the server reads it wrongly: decode the call";
 
-/// Cause of a failure that is about room (RFC 1813 2.6, RFC 8881 15.1).
-const fn of_space(status: Status) -> Option<&'static str> {
-    match status.number() {
-        Some(28) => Some("The file system is full"),
-        Some(69) => Some("The user's quota is used up"),
+/// Cause of a failure whose status says more than its rule (RFC 1813 2.6, RFC 8881 15.1).
+const fn why_failed(status: Status) -> Option<&'static str> {
+    use nfs::v4::Status as S;
+    let Some(code) = status.number() else { return None };
+    match S(code) {
+        S::NOSPC => Some("The file system is full"),
+        S::DQUOT => Some("The user's quota is used up: nothing is damaged"),
+        S::SERVERFAULT => Some("The server failed in a way for which NFS has no other status: its log says more"),
         _ => None,
     }
 }
