@@ -1339,6 +1339,19 @@ rules! {
         cure: "A grace period ends by itself. On a Linux server /proc/fs/nfsd/nfsv4gracetime is its length, and writing Y \
             to /proc/fs/nfsd/v4_end_grace ends it. For NFS4ERR_DELAY look at the server's log and storage at this time.",
     }
+    NfsStateFlags "NFS-STATE-FLAGS" Note RpcRdma "RFC 8881 18.46.3" {
+        title: "The server says that something about the client's state is wrong.",
+        says: "Each reply to SEQUENCE has flags for the state of the client: whether callbacks reach it, whether opens, \
+            locks or delegations were revoked, whether the server was restarted or a file system moved. The client has \
+            to act on them. Revoked state is a warning.",
+        causes: [
+            "The server cannot call the client back: it grants no delegations then",
+            "The client did not renew its lease in time, or an administrator revoked its state: it has lost locks",
+            "The server was restarted, or a file system moved: the client has to reclaim its state",
+        ],
+        cure: "Callbacks of NFS 4.1 use the client's own connection: look at CB_ calls without a reply. For revoked \
+            state look at the server's log, and for a client that was silent for longer than the lease.",
+    }
     RpcError "RPC-ERROR" Note RpcRdma "RFC 5531 9; RFC 1813 2.6; RFC 8881 15" {
         title: "Calls failed with an RPC or NFS error.",
         says: "Many NFS errors are part of normal work: NFS4ERR_NOENT, NFS4ERR_DELAY, NFS4ERR_NOTSUPP.",

@@ -1418,6 +1418,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RpcUnanswered, |c| { c.nfs(); c.send(C, &Rpc::msg(2, &null_call(2)).bytes()); c.wait(2 * SECOND); c.null(3); }, |c| { c.nfs(); c.null(2); c.wait(2 * SECOND); c.null(3); }),
     (Rule::RpcSlow, |c| slow_null(c, SECOND), |c| slow_null(c, 0)),
     (Rule::RpcDelayed, |c| put_off(c, SECOND), |c| put_off(c, SECOND / 10)),
+    (Rule::NfsStateFlags, |c| sequence(c, 1), |c| sequence(c, 0x800)),
     (Rule::RpcIoError, |c| getattr(c, 5), |c| getattr(c, 70)),
     (Rule::RpcError, |c| getattr(c, 70), |c| getattr(c, 0)),
     // ── Connections ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ use super::payload::Payload;
 use super::{Answers, EARLY, WAITS_FOR_DATA, has_answers, is_unanswered};
 use crate::context::FrameContext;
 use crate::exchange::{DataPath, Descriptor, Exchange, Family, One, Status};
-use crate::finding::{Blame, Certainty, Rule};
+use crate::finding::{Blame, Certainty, Rule, Severity};
 use crate::messages::rpcrdma::{IMPATIENT, Kind, RpcMessage, Said, other_xid};
 use crate::missed::Rests;
 use crate::notes::Layer;
@@ -23,9 +23,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rdmascope_dissector::fault::FaultKind;
+use rdmascope_dissector::field::Def;
 use rdmascope_dissector::text::Elapsed;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::mount;
+use rdmascope_dissector::wire::nfs::v4::session;
 use rdmascope_dissector::wire::nfs::{self, Op, Visit};
 use rdmascope_dissector::wire::portmap::Mapping;
 use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, MessageType, Program};
@@ -152,6 +154,8 @@ struct Names {
     delegation: Option<([u8; 12], Vec<u8>)>,
     /// The session that a compound of NFS 4.1 runs in.
     session: Option<[u8; 16]>,
+    /// Flags of the client's state in the reply.
+    state_flags: u32,
     /// The product that EXCHANGE_ID names.
     implementation: Option<String>,
     /// Question to a portmapper, and the rows of its answer.
@@ -230,6 +234,7 @@ impl Names {
             }
         }
         self.session = op.slot.map(|slot| slot.session).or(self.session);
+        self.state_flags |= op.state_flags.unwrap_or(0);
         let is_recall = op.callback && nfs::v4::CallbackOperation(op.code) == nfs::v4::CallbackOperation::CB_RECALL;
         let is_return = !op.callback && nfs::v4::Operation(op.code) == nfs::v4::Operation::DELEGRETURN;
         if let Some(state) = op.stateid.filter(|_| is_recall || is_return) {
@@ -333,6 +338,8 @@ pub(crate) struct Rpc {
     by_exchange: HashMap<u64, (End, u32)>,
     /// The last delegations that the server asked for.
     recalls: VecDeque<Recall>,
+    /// Flags of the client's state that the server has set, and the first reply with one of them that tells.
+    state_flags: (u32, Option<At>),
     /// The last replies to calls that were not seen.
     unasked: VecDeque<(End, u32, At)>,
     /// Names of files by handle.
@@ -672,6 +679,10 @@ impl Rpc {
         if let Some(memo) = pending.memo.filter(|_| !pending.exchange.failed) {
             self.nfs.rpcbind.message(cx.at, false, &memo, pending.names.asked, &pending.names.mappings);
         }
+        if pending.names.state_flags & !self.state_flags.0 & STATE_FLAGS > 0 {
+            self.state_flags.0 |= pending.names.state_flags;
+            self.state_flags.1.get_or_insert(message.first);
+        }
         let (of_it, perhaps) = self.recalled(&pending.names, &pending.exchange, message.first);
         self.nfs.perhaps_recalled |= perhaps.saturating_sub(of_it) >= GIVES_UP;
         let exchange = &mut pending.exchange;
@@ -793,6 +804,7 @@ impl Rpc {
         let mut left: Vec<_> = self.pending.drain().collect();
         left.sort_by_key(|(_, p)| p.exchange.id);
         self.by_exchange.clear();
+        self.tell_flags(cx);
         for ((caller, _), mut pending) in left {
             let exchange = &mut pending.exchange;
             // if its own header was cut off, the reply to a call that was cut off too may have been taken for one
@@ -818,6 +830,23 @@ impl Rpc {
             }
             cx.env.complete(exchange);
         }
+    }
+
+    /// Reports the flags with which the server said that something about the client's state is wrong.
+    fn tell_flags(&self, cx: &mut FrameContext<'_>) {
+        let (flags, Some(at)) = self.state_flags else { return };
+        let is_set = |bits: &[Def]| bits.iter().any(|bit| u64::from(flags) & bit.mask > 0);
+        let is_told = |bit: &&Def| u64::from(STATE_FLAGS & flags) & bit.mask > 0;
+        let names: Vec<&str> = session::SEQUENCE_BITS.iter().filter(is_told).map(|bit| bit.label).collect();
+        let (severity, why) = match (is_set(REVOKED), is_set(TO_RECLAIM)) {
+            (true, _) => (Severity::Warn, STATE_REVOKED),
+            (false, true) => (Severity::Note, STATE_TO_RECLAIM),
+            (false, false) => (Severity::Note, NO_CALLBACKS),
+        };
+        let by = cx.blame(cx.roles.client_or_first().peer());
+        let text = format_args!("set {} in replies to SEQUENCE", names.join(", "));
+        cx.env.findings.report_as(severity, Rule::NfsStateFlags, by, cx.site(at), Certainty::Certain, text);
+        cx.env.findings.because(Rule::NfsStateFlags, Some(cx.about.id), by, Some(why));
     }
 
     /// Known facts about a call that was answered lately, or not yet; and the number of its exchange.
@@ -918,6 +947,45 @@ fn same_xid(cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, by: End, rests:
         other_xid(cx, by, rests, xid, inner);
     }
 }
+
+/// Flags of the client's state that say that opens, locks or delegations were revoked.
+const REVOKED: &[Def] = &[
+    session::f::FLAG_ALL_REVOKED,
+    session::f::FLAG_SOME_REVOKED,
+    session::f::FLAG_ADMIN_REVOKED,
+    session::f::FLAG_RECALLABLE_REVOKED,
+];
+/// Those that say that the client has to get its state back.
+const TO_RECLAIM: &[Def] = &[session::f::FLAG_RESTART_RECLAIM, session::f::FLAG_LEASE_MOVED];
+/// Those that say that callbacks do not reach the client.
+const CALLBACKS_DOWN: &[Def] = &[
+    session::f::FLAG_CB_PATH_DOWN,
+    session::f::FLAG_CB_PATH_DOWN_SESSION,
+    session::f::FLAG_BACKCHANNEL_FAULT,
+    session::f::FLAG_GSS_EXPIRED,
+];
+/// All of these: the others are part of normal work.
+const STATE_FLAGS: u32 = masks(REVOKED) | masks(TO_RECLAIM) | masks(CALLBACKS_DOWN);
+
+const fn masks(bits: &[Def]) -> u32 {
+    let (mut all, mut at) = (0, 0);
+    while at < bits.len() {
+        all |= bits[at].mask as u32;
+        at += 1;
+    }
+    all
+}
+
+/// Cause of state that was revoked.
+const STATE_REVOKED: &str = "The client's lease ran out, an administrator revoked its state, or it did not return a \
+    delegation in time: what it had open or locked is lost";
+
+/// Cause of state that is to be reclaimed.
+const STATE_TO_RECLAIM: &str = "The server was restarted, or a file system moved: the client has to reclaim its state";
+
+/// Cause of callbacks that do not reach the client.
+const NO_CALLBACKS: &str =
+    "The server cannot call the client back, or not in this session: it cannot ask for delegations, and grants none";
 
 /// Cause of callbacks that are not answered.
 const CALLBACKS_STUCK: &str = "The client's callback service is stuck, or is gone";

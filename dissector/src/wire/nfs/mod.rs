@@ -118,6 +118,8 @@ pub struct Op<'a> {
     pub io: Option<Io>,
     /// Of SEQUENCE and CB_SEQUENCE.
     pub slot: Option<Slot>,
+    /// Of the result of SEQUENCE: `sr_status_flags` (RFC 8881 18.46.3).
+    pub state_flags: Option<u32>,
     /// Of EXCHANGE_ID: the sender's product, `nii_name` (RFC 8881 3.3.22). Bytes, usually UTF-8.
     pub implementation: Option<&'a [u8]>,
 }

@@ -125,7 +125,8 @@ fields! {
     }
 }
 
-const SEQUENCE_BITS: &[Def] = &[
+/// Flags of the client's state, in the result of SEQUENCE.
+pub const SEQUENCE_BITS: &[Def] = &[
     f::FLAG_CB_PATH_DOWN,
     f::FLAG_GSS_EXPIRING,
     f::FLAG_GSS_EXPIRED,
@@ -299,7 +300,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
             x.u32(f::HIGH_SLOT)?;
             let highest = x.u32(f::TARGET_HIGH_SLOT)?;
             op.slot = Some(Slot { session, slot, sequence, highest });
-            x.flags(f::FLAGS, SEQUENCE_BITS)?;
+            op.state_flags = Some(x.flags(f::FLAGS, SEQUENCE_BITS)?);
         }
         O::SET_SSV => drop(x.opaque(f::DIGEST)?),
         O::TEST_STATEID => {
