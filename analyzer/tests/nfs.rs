@@ -443,7 +443,7 @@ fn the_client_is_waited_for_until_it_returns_a_delegation() {
     const FILE: u32 = 0x1234_5678;
     let waited = |file: u32, status: u32, returned: Option<[u32; 4]>| {
         let make = move |c: &mut Conversation| read_while_recalled(c, file, status, returned);
-        let slow = broken(make).iter().any(|broken| *broken == ("RPC-SLOW", Blame::Server));
+        let slow = broken(make).contains(&("RPC-SLOW", Blame::Server));
         let [client, server] = owned(&run(make)).map(|time| time / SECOND);
         (client, server, slow)
     };
