@@ -17,7 +17,7 @@ use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
 use crate::outcome::{Ending, Outcome, Success};
 use crate::report::{Connection, Handshake, Protocol, Report};
-use crate::stats::{AROUND, MOUNTS};
+use crate::stats::{AROUND, MOUNTS, is_callback};
 use crate::summary::FailingRun;
 use alloc::format;
 use alloc::vec::Vec;
@@ -171,7 +171,8 @@ impl Hosts<'_> {
         let is_left = is_of_data && is_over && sum.lost == sum.count;
         let is_grave = command.is_none()
             || is_work && (*is_all && (!is_busy || lasted >= PATIENCE) || is_much)
-            || is_much && (is_busy || *is_all)
+            || is_busy && is_much
+            || is_much && *is_all && command.is_some_and(|command| is_refusal(command, status))
             || is_left;
         if !is_grave {
             return None;
@@ -190,6 +191,17 @@ impl Hosts<'_> {
         let finding = Finding::new(Rule::AllFailed, Blame::Unknown, site, certainty, text).with_why(cause(status));
         Some(finding.with_frames((sum.count > 1).then_some(sum.span.1)))
     }
+}
+
+/// True if a call of NFS that is not for work failed as none of its kind does where all is well: the user may not do
+/// that, or the server does not know the client or its file. What a server does not support is refused to everybody.
+fn is_refusal(command: &str, status: Status) -> bool {
+    use v4::Status as S;
+    let is_refused = || {
+        let code = status.number().map(v4::Status);
+        matches!(code, Some(S::PERM | S::ACCESS | S::ROFS | S::MOVED)) || status.failing() == Failing::Lost
+    };
+    status.0 == Family::Rpc && !is_callback(command) && is_refused()
 }
 
 /// True if the capture may lack a request, or its answer.
@@ -371,14 +383,25 @@ mod tests {
 
     #[test]
     fn other_commands_that_never_worked_are_told_if_they_are_many() {
-        let all = |ends: &[u32]| told(&[with(1, &[("CREATE", &[0]), ("QUERY_INFO", ends)])]);
-        let text = "All 12 QUERY_INFO requests failed: STATUS_ACCESS_DENIED";
-        assert_eq!(all(&[DENIED; 12])[0].1, text);
-        assert_eq!(all(&[DENIED; 9]), [], "a few may be refused");
-        assert_eq!(all(&[NO_FILE; 60]), [], "names that are not there");
-        let mut ends = [DENIED; 60];
-        ends[0] = 0;
-        assert_eq!(all(&ends), [], "one worked");
+        let all = |command: &'static str, count: u64, worked: bool, status: v4::Status| {
+            let mut c = with(1, &[("OPEN", &[0])]);
+            c.protocol = Protocol::RpcRdma;
+            let mut row = Command { name: command, ..Command::default() };
+            (0..count).for_each(|n| {
+                let status = Some(Status(Family::Rpc, status.0)).filter(|_| n > 0 || !worked);
+                row.ended(At { frame: n + 2, time: n as i64 }, status);
+            });
+            c.commands.push(row);
+            told(&[c]).into_iter().map(|(_, text, _)| text).collect::<Vec<_>>()
+        };
+        use v4::Status as S;
+        assert_eq!(all("REMOVE", 12, false, S::ACCESS), ["All 12 REMOVE requests failed: ERR_ACCESS"]);
+        assert_eq!(all("REMOVE", 9, false, S::ACCESS), [""; 0], "a few may be refused");
+        assert_eq!(all("REMOVE", 60, true, S::ACCESS), [""; 0], "one worked");
+        assert_eq!(all("LOOKUP", 60, false, S::NOENT), [""; 0], "names that are not there");
+        assert_eq!(all("GETXATTR", 60, false, S::NOXATTR), [""; 0], "nor are attributes");
+        assert_eq!(all("CLONE", 60, false, S::NOTSUPP), [""; 0], "what no client can have");
+        assert_eq!(all("CB_RECALL", 60, false, S::BADHANDLE), [""; 0], "what the client returned already");
     }
 
     #[test]

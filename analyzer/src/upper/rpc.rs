@@ -890,6 +890,8 @@ impl Rpc {
         self.commands.absorb(&from.commands);
         self.nfs.join(&from.nfs);
         self.has_worked |= from.has_worked;
+        self.state_flags.0 |= from.state_flags.0;
+        self.state_flags.1 = self.state_flags.1.into_iter().chain(from.state_flags.1).min();
         self.pending.extend(from.pending);
         self.by_exchange.extend(from.by_exchange);
     }
