@@ -172,7 +172,7 @@ impl Hosts<'_> {
         let is_grave = command.is_none()
             || is_work && (*is_all && (!is_busy || lasted >= PATIENCE) || is_much)
             || is_busy && is_much
-            || is_much && *is_all && command.is_some_and(|command| is_refusal(command, status))
+            || is_much && command.is_some_and(|command| is_refusal(command, status, *is_all))
             || is_left;
         if !is_grave {
             return None;
@@ -193,15 +193,16 @@ impl Hosts<'_> {
     }
 }
 
-/// True if a call of NFS that is not for work failed as none of its kind does where all is well: the user may not do
-/// that, or the server does not know the client or its file. What a server does not support is refused to everybody.
-fn is_refusal(command: &str, status: Status) -> bool {
+/// True if calls of NFS that are not for work failed as they do not where all is well: the server does not know the
+/// client or its file any more, or the user may do none of that. What a server does not support is refused to everybody.
+fn is_refusal(command: &str, status: Status, is_all: bool) -> bool {
     use v4::Status as S;
-    let is_refused = || {
-        let code = status.number().map(v4::Status);
-        matches!(code, Some(S::PERM | S::ACCESS | S::ROFS | S::MOVED)) || status.failing() == Failing::Lost
+    let is_refused = match status.number().map(S) {
+        Some(S::PERM | S::ACCESS | S::ROFS) => is_all,
+        Some(S::MOVED) => true,
+        _ => status.failing() == Failing::Lost,
     };
-    status.0 == Family::Rpc && !is_callback(command) && is_refused()
+    status.0 == Family::Rpc && !is_callback(command) && is_refused
 }
 
 /// True if the capture may lack a request, or its answer.
@@ -398,6 +399,8 @@ mod tests {
         assert_eq!(all("REMOVE", 12, false, S::ACCESS), ["All 12 REMOVE requests failed: ERR_ACCESS"]);
         assert_eq!(all("REMOVE", 9, false, S::ACCESS), [""; 0], "a few may be refused");
         assert_eq!(all("REMOVE", 60, true, S::ACCESS), [""; 0], "one worked");
+        let moved = "The last 59 GETATTR requests failed, from frame 3 on: ERR_MOVED";
+        assert_eq!(all("GETATTR", 60, true, S::MOVED), [moved]);
         assert_eq!(all("LOOKUP", 60, false, S::NOENT), [""; 0], "names that are not there");
         assert_eq!(all("GETXATTR", 60, false, S::NOXATTR), [""; 0], "nor are attributes");
         assert_eq!(all("CLONE", 60, false, S::NOTSUPP), [""; 0], "what no client can have");
