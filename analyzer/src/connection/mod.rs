@@ -802,7 +802,9 @@ impl ConnectionState {
         let slow_time = paired(client, End::BOTH.map(slow));
         let heard_server = self.missed.is_whole(Rests::START.of(client.peer()));
         // who acknowledges the SYN of its peer has it, whether or not the capture does (RFC 9293 3.5)
-        let is_answered = self.is_over_tcp() && self.ends[client.peer().index()].acked.0 != At::default();
+        let is_heard = self.is_over_tcp() && self.ends[client.peer().index()].acked.0 != At::default();
+        // without MPA, that is all there is to a connection
+        let is_answered = is_heard && self.transport == Some(Transport::Tcp);
         let progress = Progress {
             connected: self.established().is_some() || self.protocol() != Protocol::Unknown || is_answered,
             missed: self.missed.anything(),
@@ -818,7 +820,7 @@ impl ConnectionState {
             unfinished: paired(client, messages.unfinished),
             shut: paired(client, End::BOTH.map(|end| self.ends[end.index()].is_shut)),
             broken_off: self.broken_off().map(|(by, at)| (by_role(by), at)),
-            unreached: if is_answered || self.has_captured() { 0 } else { self.opening.accepts_again },
+            unreached: if is_heard || self.has_captured() { 0 } else { self.opening.accepts_again },
             unheard: self.missed.is_one_sided(client) && self.ends[client.peer().index()].acked.0 == At::default(),
         };
         report::Connection {

@@ -782,6 +782,11 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
     groups
 }
 
+/// True if the client had no answer of the server to its connection request: neither used nor ended it.
+fn is_unreached(c: &Connection) -> bool {
+    c.progress.unreached >= UNREACHED && c.closed.is_none() && c.rejected.is_none()
+}
+
 /// ClientGuids that name a client.
 fn client_guids<'g>(group: &'g Group<'_>) -> impl Iterator<Item = [u8; 16]> + 'g {
     group.connections.iter().filter_map(|c| c.smb.setup.guids[0]).filter(|guid| *guid != [0; 16])
@@ -894,8 +899,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             if let CmAnswer::TakenBack(at) = a.answer {
                 frames.push(at);
             }
-            let is_unreached = |c: &&&Connection| c.first == a.at && c.progress.unreached >= UNREACHED;
-            let unreached = group.connections.iter().find(is_unreached);
+            let unreached = group.connections.iter().find(|c| c.first == a.at && is_unreached(c));
             let fate = match (&a.answer, icmp) {
                 (CmAnswer::Accepted(_), _) if unreached.is_some() => AttemptOutcome::Unreached,
                 (CmAnswer::Accepted(_), _) => AttemptOutcome::Accepted,
@@ -942,7 +946,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 && !c.progress.connected
             {
                 AttemptOutcome::Reset
-            } else if c.progress.unreached >= UNREACHED && c.handshake == Handshake::Seen {
+            } else if is_unreached(c) && c.handshake == Handshake::Seen {
                 AttemptOutcome::Unreached
             } else if c.progress.spoke_otherwise {
                 AttemptOutcome::Otherwise
@@ -995,7 +999,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 c.peers[client].address == group.client && group.servers.contains(&c.peers[1 - client].address)
             };
             let is_rdma = c.transport.is_some_and(Transport::is_packets);
-            let is_refused = c.rejected.is_some() || c.progress.unreached >= UNREACHED;
+            let is_refused = c.rejected.is_some() || is_unreached(c);
             is_rdma && c.protocol == Protocol::Unknown && !is_refused && (is_theirs(0) || is_theirs(1))
         };
         let has_unknown_pair = report.connections.iter().find(is_pair).is_some();
@@ -2148,7 +2152,7 @@ mod tests {
     fn a_server_whose_answers_do_not_arrive_has_accepted_nothing() {
         let verdict = |repeated: u32| {
             let mut c = connection(2, Transport::RoceV2, Protocol::Unknown, 445, 3);
-            c.progress.unreached = repeated;
+            (c.progress.unreached, c.closed) = (repeated, None);
             let attempts = [attempt(445, 3, CmAnswer::Accepted(at(4)))];
             let mut paths = paths(&report(vec![over_tcp(), c]), &attempts, &[]);
             paths.remove(0).verdict.map(|v| (v.rule, v.by, v.why))
