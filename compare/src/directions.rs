@@ -1,8 +1,9 @@
 //! Which packets go from the first point to the second and which come back, and what the capture of a point covers.
 
+use crate::clock::Clock;
 use crate::history::{History, Stream};
+use crate::packets::{Flow, Seen, flow, hosts};
 use crate::pairs::Pairs;
-use crate::points::{Both, Flow, Seen, flow, hosts};
 use rdmascope_dissector::frame::Addr;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -235,6 +236,29 @@ fn uneven(a: &Stream, b: &Stream) -> ([u64; 2], [u64; 2]) {
             (None, Some(other)) if common.contains(&(other.start + shift)) => singles[1] += 1,
             _ => {}
         }
+    }
+}
+
+/// All that is known of the packets of both points.
+pub(crate) struct Both<'p> {
+    pub(crate) pairs: Pairs<'p>,
+    pub(crate) flows: Flows,
+    pub(crate) clock: Clock,
+    pub(crate) histories: [History; 2],
+    /// Packets of the first point that arrived, or were sent, with other bytes.
+    pub(crate) damaged: HashSet<usize>,
+}
+
+impl Both<'_> {
+    /// The time by the first clock, from one of a point.
+    pub(crate) fn first(&self, at: usize, time: i64) -> i64 {
+        if at == 0 { time } else { self.clock.first(time) }
+    }
+
+    /// Packets of a point that the other has not.
+    pub(crate) fn packets_without(&self, at: usize) -> impl Iterator<Item = (usize, &Seen)> {
+        let packets = self.pairs.points[at].packets.iter().zip(&self.pairs.of[at]).enumerate();
+        packets.filter(|(_, (_, pair))| pair.is_none()).map(|(place, (packet, _))| (place, packet))
     }
 }
 

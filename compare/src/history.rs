@@ -3,46 +3,9 @@
 //! The packets of a reliable queue pair and the segments of TCP are numbered. Their sender sends again what was not
 //! acknowledged, and their receiver takes them in order.
 
-use crate::points::{Flow, Seen, flow, hosts};
+use crate::packets::{Content, Flow, NAK_BITS, PSN_BITS, RNR, Seen, flow, hosts};
 use rdmascope_dissector::frame::Addr;
-use rdmascope_dissector::wire::tcp::flags;
 use std::collections::{HashMap, HashSet};
-
-/// Place of a packet in what its sender numbers, and what it acknowledges.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Content {
-    /// Not numbered, or not acknowledged: datagrams, congestion notifications.
-    #[default]
-    Unnumbered,
-    /// Request of a reliable queue pair: its PSN.
-    Request(u32),
-    /// Response with data: its PSN, which is one of the request.
-    Response(u32),
-    /// Acknowledgment of a reliable queue pair: its PSN and syndrome.
-    Acknowledgment(u32, u8),
-    /// TCP segment.
-    Segment {
-        /// Its sequence number.
-        seq: u32,
-        /// Its flags.
-        flags: u8,
-        /// Length of its payload.
-        length: u32,
-        /// Its acknowledgment number.
-        ack: u32,
-    },
-}
-
-/// Data that are sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
-    /// Requests of queue pairs.
-    Request,
-    /// Responses to them.
-    Response,
-    /// TCP segments.
-    Segment,
-}
 
 /// What became of a packet that did not show at the point where it should arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,71 +26,6 @@ const NONE: u32 = u32::MAX;
 const LATE: usize = 1 << 12;
 /// Acknowledgments that leave a packet out: the connection went on, and the packet did not arrive.
 const LEFT_OUT: usize = 3;
-
-impl Content {
-    /// The kind of data that its sender sends again if it is lost.
-    pub(crate) fn kind(self) -> Option<Kind> {
-        let kind = match self {
-            Self::Request(_) => Kind::Request,
-            Self::Response(_) => Kind::Response,
-            _ => Kind::Segment,
-        };
-        self.numbers().map(|_| kind)
-    }
-
-    /// The kind of data that its receiver may send again because of it.
-    pub(crate) fn asks_for(self) -> Option<Kind> {
-        match self {
-            Self::Acknowledgment(_, syndrome) if syndrome & NAK_BITS != 0 => Some(Kind::Request),
-            Self::Request(_) => Some(Kind::Response),
-            Self::Segment { .. } => Some(Kind::Segment),
-            _ => None,
-        }
-    }
-
-    /// For a TCP segment with payload: stream offset of that, and its length.
-    pub(crate) fn stretch(self) -> Option<(u32, u32)> {
-        match self {
-            Self::Segment { seq, flags, length, .. } if length > 0 => {
-                Some((seq.wrapping_add(u32::from(flags & flags::SYN != 0)), length))
-            }
-            _ => None,
-        }
-    }
-
-    /// True if it ends a TCP connection at once.
-    pub(crate) fn is_reset(self) -> bool {
-        matches!(self, Self::Segment { flags, .. } if flags & flags::RST != 0)
-    }
-
-    /// The first of its numbers, their count, and the bits of a number.
-    fn numbers(self) -> Option<(u32, u32, u32)> {
-        match self {
-            Self::Request(psn) | Self::Response(psn) => Some((psn, 1, PSN_BITS)),
-            Self::Segment { seq, flags, length, .. } if flags & flags::RST == 0 => {
-                let all = length + u32::from(flags & flags::SYN != 0) + u32::from(flags & flags::FIN != 0);
-                (all > 0).then_some((seq, all, u32::BITS))
-            }
-            _ => None,
-        }
-    }
-
-    /// The number behind the last one that it acknowledges.
-    fn acknowledged(self) -> Option<u32> {
-        match self {
-            Self::Response(psn) => Some(psn.wrapping_add(1)),
-            Self::Acknowledgment(psn, syndrome) => Some(psn.wrapping_add(u32::from(syndrome & NAK_BITS == 0))),
-            Self::Segment { flags, ack, .. } if flags & flags::ACK != 0 => Some(ack),
-            _ => None,
-        }
-    }
-}
-
-const PSN_BITS: u32 = 24;
-/// The kind of an acknowledgment, in its syndrome: 0 positive.
-const NAK_BITS: u8 = 0x60;
-/// Receiver not ready: it asks for the packet later.
-const RNR: u8 = 0x20;
 
 /// Numbers that are sent, and the packet that carried them last.
 #[derive(Clone, Copy, Debug)]
@@ -406,7 +304,8 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::points::packet;
+    use crate::packets::packet;
+    use rdmascope_dissector::wire::tcp::flags;
 
     const MS: i64 = 1_000_000;
 

@@ -5,32 +5,25 @@
 //! which is end to end by design; on TCP sequence and acknowledgment number, flags and bytes. So addresses, VLANs and
 //! tunnels may differ.
 
+use crate::changes::{resized, spoilt};
 pub use crate::clock::{Clock, clock};
-use crate::directions::{Coverage, Flows, holes};
-use crate::history::{Content, Fate, History};
-use crate::pairs::{Copies, Pairs, SAME_MOMENT, alike, by_key, repetitions, resized, spoilt};
+use crate::directions::{Both, Coverage, Flows, holes};
+use crate::history::{Fate, History};
+use crate::packets::{Flow, Outside, TCP, flow, hosts};
+use crate::pairs::{Copies, Pairs, SAME_MOMENT, alike, by_key, repetitions};
+use crate::point::{Followed, Key, SeenRequest};
+pub use crate::point::{Hop, PACKETS_MAX, Point};
 use crate::profile::Histogram;
 use crate::schema::{list, object};
-use rdmascope_analyzer::episodes::time::Owner;
-use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::{Blame, Certainty, Rule, Severity};
-use rdmascope_analyzer::report::{Connection, Report, Sink};
 use rdmascope_analyzer::rules::Group;
-use rdmascope_dissector::fault::Check;
-use rdmascope_dissector::field::{Def, id_of};
-use rdmascope_dissector::frame::{Addr, Body, IbPacket, Packet, Segment, Tunnel, TunnelKind};
+use rdmascope_dissector::frame::{Addr, TunnelKind};
 use rdmascope_dissector::text::{Elapsed, Grouped, escaped};
-use rdmascope_dissector::trace::{Trace, Value};
-use rdmascope_dissector::wire::ib::bth::{Service, Verb};
 use serde_json::{Value as Json, json};
 use std::cmp::Reverse;
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Limit of packets of one capture that are compared.
-pub const PACKETS_MAX: usize = 1 << 23;
 /// Limit of frames listed for one kind of event.
 const LISTED: usize = 100;
 /// Limit of events kept for one direction.
@@ -46,275 +39,6 @@ const ROUND_TRIPS: i64 = 4;
 const WAIT: i64 = 1_000_000;
 /// Limit of directions that only one point has, in the text.
 const ALONE_SHOWN: usize = 12;
-
-/// Values that a router may change, and values that identify the sender of a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outside {
-    pub(crate) src: Addr,
-    pub(crate) dst: Addr,
-    pub(crate) ports: (u16, u16),
-    pub(crate) dscp: u8,
-    pub(crate) ecn: u8,
-    pub(crate) ttl: u8,
-    pub(crate) vlan: Option<u16>,
-    pub(crate) priority: u8,
-    pub(crate) tunnel: Option<Tunnel>,
-}
-
-/// A packet at one point.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
-    pub(crate) key: u64,
-    /// The same key without the bytes, if captures were cut.
-    pub(crate) plain: u64,
-    /// Its direction, by values that are the same at every point: the queue pair it goes to, or [`TCP`].
-    pub(crate) way: u64,
-    pub(crate) frame: u64,
-    pub(crate) time: i64,
-    /// Values that distinguish copies of it and that routers do not change: the IP identification, and the TCP
-    /// timestamp.
-    pub(crate) copy: (u16, u32),
-    pub(crate) content: Content,
-    /// True if its invariant CRC is wrong.
-    pub(crate) is_damaged: bool,
-    pub(crate) outside: Outside,
-}
-
-/// The direction of TCP segments, which addresses and ports distinguish.
-const TCP: u64 = u64::MAX;
-
-/// A request at one point. Times in ns.
-#[derive(Clone, Copy, Debug)]
-struct SeenRequest {
-    frame: u64,
-    id: u64,
-    command: &'static str,
-    /// Time from its first frame to the last one of its reply.
-    latency: i64,
-    /// The parts of it that the client and the server own.
-    own: [i64; 2],
-}
-
-/// What findings have in common: the rule, the side, and the connection.
-type Key = (Rule, &'static str, Option<u32>);
-
-/// A connection of one capture.
-#[derive(Clone, Debug)]
-pub(crate) struct Followed {
-    pub(crate) id: u32,
-    /// From the client and back, as far as they are known.
-    pub(crate) flows: [Option<Flow>; 2],
-    /// Times of its first and its last frame.
-    pub(crate) span: (i64, i64),
-}
-
-/// Findings of one rule about one side of a connection.
-#[derive(Clone, Debug)]
-struct Found {
-    certainty: Certainty,
-    /// All its frames; empty if they are more than a finding keeps.
-    frames: Vec<u64>,
-    /// Address of the side.
-    address: Option<Addr>,
-}
-
-/// Observer for values that only fields give.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Hop {
-    ttl: u8,
-    priority: u8,
-    id: u16,
-    sent: u32,
-}
-
-impl Trace for Hop {
-    const ON: bool = true;
-
-    fn field(&mut self, def: Def, _: &[u8], _: usize, value: Value<'_>) {
-        const TTL: u32 = id_of("ip.ttl");
-        const HOPS: u32 = id_of("ipv6.hlim");
-        const PRIORITY: u32 = id_of("vlan.priority");
-        const ID: u32 = id_of("ip.id");
-        const SENT: u32 = id_of("tcp.options.timestamp.tsval");
-        if let Value::U(n) = value {
-            match def.id {
-                TTL | HOPS => self.ttl = n as u8,
-                PRIORITY => self.priority = n as u8,
-                ID => self.id = n as u16,
-                SENT => self.sent = n as u32,
-                _ => {}
-            }
-        }
-    }
-
-    fn open(&mut self, _: Def, _: &[u8]) {}
-
-    fn close(&mut self, _: &[u8]) {}
-}
-
-/// The packets and requests of one capture.
-#[derive(Debug, Default)]
-pub struct Point {
-    pub(crate) packets: Vec<Seen>,
-    exchanges: Vec<SeenRequest>,
-    findings: BTreeMap<Key, Found>,
-    /// Connections: number, directions, and times of the first and the last frame.
-    pub(crate) connections: Vec<Followed>,
-    pub(crate) span: Option<(i64, i64)>,
-    /// True if the capture cut packets.
-    pub(crate) is_cut: bool,
-    /// True if the capture shows, or says itself, that it missed packets.
-    pub(crate) has_gaps: bool,
-    /// For the packets to a queue pair, those to its peer.
-    pub(crate) reverse: HashMap<Flow, Flow>,
-    /// Addresses of clients, and of servers.
-    pub(crate) roles: [HashSet<Addr>; 2],
-    /// Number of packets beyond [`PACKETS_MAX`].
-    pub left_out: u64,
-}
-
-impl Sink for Point {
-    fn exchange(&mut self, exchange: &Exchange) {
-        if let (Some(latency), true) = (exchange.latency(), self.exchanges.len() < PACKETS_MAX) {
-            self.exchanges.push(SeenRequest {
-                frame: exchange.request.frame,
-                id: exchange.message_id,
-                command: exchange.command,
-                latency,
-                own: [Owner::Client, Owner::Server].map(|owner| exchange.time.of(owner)),
-            });
-        }
-    }
-}
-
-fn hash(parts: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    parts.hash(&mut hasher);
-    hasher.finish()
-}
-
-impl Point {
-    /// Adds a frame: its decoded packet, observed fields, and the last four captured bytes of an InfiniBand packet.
-    pub fn packet(&mut self, frame: u64, time: i64, packet: &Packet<'_>, hop: &Hop, bytes: &[u8]) {
-        self.span = Some(self.span.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
-        self.is_cut |= packet.cut > 0;
-        match &packet.body {
-            Body::Ib(first) => {
-                // packets that one point captured before they were segmented are separate ones at the other point
-                for ib in std::iter::once(*first).chain(first.joined(packet.cut)) {
-                    let one = Seen { is_damaged: ib.icrc == Check::Bad, ..ib_packet(&ib, bytes) };
-                    self.seen((frame, time), packet, hop, one, (0, 0));
-                }
-            }
-            Body::Tcp(s) => self.seen((frame, time), packet, hop, tcp_segment(s), (s.src_port, s.dst_port)),
-            _ => {}
-        }
-    }
-
-    fn seen(&mut self, (frame, time): (u64, i64), packet: &Packet<'_>, hop: &Hop, one: Seen, ports: (u16, u16)) {
-        if self.packets.len() >= PACKETS_MAX {
-            self.left_out += 1;
-            return;
-        }
-        let outside = Outside {
-            src: packet.src,
-            dst: packet.dst,
-            ports,
-            dscp: packet.dscp,
-            ecn: packet.ecn,
-            ttl: hop.ttl,
-            vlan: packet.vlan,
-            priority: hop.priority,
-            tunnel: packet.tunnel,
-        };
-        self.packets.push(Seen { frame, time, copy: (hop.id, hop.sent), outside, ..one });
-    }
-
-    /// Notes that the capture says itself that it dropped so many frames.
-    pub fn dropped(&mut self, frames: u64) {
-        self.has_gaps |= frames > 0;
-    }
-
-    /// Adds the connections and the findings of its analysis.
-    pub fn findings(&mut self, report: &Report) {
-        for connection in &report.connections {
-            let [client, server] = &connection.peers;
-            let flows = flows_of(connection);
-            if let ([Some(forth), Some(back)], Some(_)) = (flows, client.qp) {
-                self.reverse.extend([(forth, back), (back, forth)]);
-            }
-            let span = (connection.first.time, connection.last.time);
-            self.connections.push(Followed { id: connection.id, flows, span });
-            if connection.client_known {
-                self.roles[0].insert(client.address);
-                self.roles[1].insert(server.address);
-            }
-        }
-        self.has_gaps |= report.findings.iter().any(|finding| finding.rule == Rule::CaptureLoss);
-        for finding in report.findings.iter() {
-            let side = match finding.by {
-                Blame::Client => Some(0),
-                Blame::Server => Some(1),
-                _ => None,
-            };
-            let connection = finding.connection.and_then(|id| report.connections.iter().find(|c| c.id == id));
-            let address = side.zip(connection).map(|(side, c)| c.peers[side].address);
-            let frames = if finding.frames.omitted() > 0 { Vec::new() } else { finding.frames.to_vec() };
-            match self.findings.entry((finding.rule, finding.by.name(), finding.connection)) {
-                Entry::Vacant(place) => _ = place.insert(Found { certainty: finding.certainty, frames, address }),
-                Entry::Occupied(mut place) => {
-                    let known = place.get_mut();
-                    known.certainty = known.certainty.max(finding.certainty);
-                    if known.frames.is_empty() || frames.is_empty() {
-                        known.frames.clear();
-                    } else {
-                        known.frames.extend(frames);
-                    }
-                    if known.address != address {
-                        known.address = None;
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// The flows of a connection, from the client and back. One whose queue pair is not known is missing.
-fn flows_of(connection: &Connection) -> [Option<Flow>; 2] {
-    let [client, server] = &connection.peers;
-    let is_tcp = client.qp.is_none() && server.qp.is_none();
-    let ways = if is_tcp { [Some(TCP); 2] } else { [server.qp, client.qp].map(|qp| qp.map(u64::from)) };
-    let ports = if is_tcp { (client.port, server.port) } else { (0, 0) };
-    [
-        ways[0].map(|way| (way, client.address, server.address, ports)),
-        ways[1].map(|way| (way, server.address, client.address, (ports.1, ports.0))),
-    ]
-}
-
-fn ib_packet(ib: &IbPacket<'_>, bytes: &[u8]) -> Seen {
-    // the invariant CRC follows the payload and its padding
-    let crc = ib.payload.as_ptr().addr().checked_sub(bytes.as_ptr().addr()).and_then(|at| {
-        let at = at + ib.payload.len() + usize::from(ib.bth.padcnt());
-        bytes.get(at..)?.first_chunk::<4>().copied()
-    });
-    let plain = hash((ib.bth.dest_qp, ib.bth.psn, ib.bth.opcode));
-    let row = ib.bth.operation().row().filter(|row| matches!(row.service, Service::Rc | Service::Xrc));
-    let content = match row.map(|row| row.verb) {
-        None => Content::Unnumbered,
-        Some(Verb::ReadResponse | Verb::AtomicAck) => Content::Response(ib.bth.psn),
-        Some(Verb::Acknowledge) => {
-            Content::Acknowledgment(ib.bth.psn, ib.ext.aeth.map_or(0, |aeth| (aeth >> 24) as u8))
-        }
-        Some(_) => Content::Request(ib.bth.psn),
-    };
-    Seen { key: hash((plain, crc)), plain, way: ib.bth.dest_qp.into(), content, ..Seen::default() }
-}
-
-fn tcp_segment(s: &Segment<'_>) -> Seen {
-    let plain = hash((s.seq, s.ack, s.flags, s.window, s.payload_length));
-    let content = Content::Segment { seq: s.seq, flags: s.flags, length: s.payload_length, ack: s.ack };
-    Seen { key: hash((plain, s.payload)), plain, way: TCP, content, ..Seen::default() }
-}
 
 /// Number of packets, and the frames of the first of them.
 pub type Listed = (u64, Vec<u64>);
@@ -661,29 +385,6 @@ fn note(list: &mut Listed, frame: u64) {
     list.0 += 1;
     if list.1.len() < LISTED {
         list.1.push(frame);
-    }
-}
-
-/// All that is known of the packets of both points.
-pub(crate) struct Both<'p> {
-    pub(crate) pairs: Pairs<'p>,
-    pub(crate) flows: Flows,
-    pub(crate) clock: Clock,
-    pub(crate) histories: [History; 2],
-    /// Packets of the first point that arrived, or were sent, with other bytes.
-    pub(crate) damaged: HashSet<usize>,
-}
-
-impl Both<'_> {
-    /// The time by the first clock, from one of a point.
-    pub(crate) fn first(&self, at: usize, time: i64) -> i64 {
-        if at == 0 { time } else { self.clock.first(time) }
-    }
-
-    /// Packets of a point that the other has not.
-    fn packets_without(&self, at: usize) -> impl Iterator<Item = (usize, &Seen)> {
-        let packets = self.pairs.points[at].packets.iter().zip(&self.pairs.of[at]).enumerate();
-        packets.filter(|(_, (_, pair))| pair.is_none()).map(|(place, (packet, _))| (place, packet))
     }
 }
 
@@ -1541,18 +1242,6 @@ fn columns<const N: usize>(out: &mut String, rows: &[[String; N]]) {
     }
 }
 
-/// One direction of a connection at one point.
-pub(crate) type Flow = (u64, Addr, Addr, (u16, u16));
-
-pub(crate) fn flow(packet: &Seen) -> Flow {
-    (packet.way, packet.outside.src, packet.outside.dst, packet.outside.ports)
-}
-
-/// Two hosts, in either direction.
-pub(crate) fn hosts(flow: &Flow) -> (Addr, Addr) {
-    if flow.1 <= flow.2 { (flow.1, flow.2) } else { (flow.2, flow.1) }
-}
-
 /// The connection of the second point, for each of the first that has the same packets.
 fn same_connections(pairs: &Pairs<'_>, flows: &Flows, clock: Option<&Clock>) -> HashMap<u32, u32> {
     let [a, b] = pairs.points;
@@ -1601,16 +1290,12 @@ fn clocks(pairs: &Pairs<'_>, flows: &Flows) -> Option<Clock> {
     clock(&forward, &backward)
 }
 
-/// A packet with this content, from a port to another.
-#[cfg(test)]
-pub(crate) fn packet(time: i64, content: Content, ports: (u16, u16)) -> Seen {
-    Seen { time, content, outside: Outside { ports, ..Outside::default() }, ..Seen::default() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::directions::MARGIN;
+    use crate::packets::{Content, Seen, hash};
+    use crate::point::Found;
     use proptest::prelude::*;
 
     /// A packet of a connection between two hosts: time, sending side, and delay.
