@@ -820,7 +820,11 @@ impl ConnectionState {
             unfinished: paired(client, messages.unfinished),
             shut: paired(client, End::BOTH.map(|end| self.ends[end.index()].is_shut)),
             broken_off: self.broken_off().map(|(by, at)| (by_role(by), at)),
-            unreached: if is_heard || self.has_captured() { 0 } else { self.opening.accepts_again },
+            unreached: if is_heard || self.opening.is_ready || self.has_captured() {
+                0
+            } else {
+                self.opening.accepts_again
+            },
             unheard: self.missed.is_one_sided(client) && self.ends[client.peer().index()].acked.0 == At::default(),
         };
         report::Connection {

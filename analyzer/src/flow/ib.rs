@@ -18,7 +18,7 @@ use super::copies::{Copies, DoubleDetector, Ids, Shown, is_mirrored, mark, may_b
 use super::losses::{ALL_CHANGED, BySender, LossView, Losses, Speaks, Tally, Unanswered, are_changed, tallied};
 use super::psn;
 use super::recovery::{Ended, HELD_BACK, Late, Recovery, Sent};
-use super::sizes::Sizes;
+use super::sizes::{Sizes, Stuck};
 use crate::devices::Measure;
 use crate::episodes::{Kind, sequence_of_psn};
 use crate::missed::BEHIND_MAX;
@@ -847,11 +847,11 @@ impl IbFlow {
             may_be_mirrored: self.doubles.are_some()
                 || may_be_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again)),
             stuck: self.sizes.each_ref().map(|[requests, responses]| {
-                let (stuck, arrived) = requests.stuck().or_else(|| responses.stuck())?;
-                let largest = requests.largest().max(responses.largest()).max(arrived);
-                (stuck.length > largest).then_some((stuck, largest))
+                let stuck = requests.stuck().or_else(|| responses.stuck())?;
+                let arrived = requests.largest().max(responses.largest()).max(stuck.arrived);
+                (stuck.length > arrived || stuck.arrived >= stuck.length).then_some(Stuck { arrived, ..stuck })
             }),
-            never_came: self.sizes.each_ref().map(|[requests, _]| requests.missing(self.mtu.unwrap_or(0))),
+            never_came: self.sizes.each_ref().map(|[requests, _]| requests.missing(self.mtu.unwrap_or(0), 2)),
         }
     }
 
@@ -1356,11 +1356,7 @@ impl IbFlow {
         };
         let sequence = sequence_of_psn(number);
         sink.again(at, by, sequence, why);
-        let sizes = &mut self.sizes[by.index()][REQUESTS];
-        sizes.again(at, (sequence, sequence), request.payload_length);
-        if why != Why::Timer {
-            sizes.asked(sequence);
-        }
+        self.sizes[by.index()][REQUESTS].again(at, (sequence, sequence), request.payload_length);
         self.sent_in_recovery(request, follows, false, sink);
         let sender = &mut self.senders[by.index()];
         // a Read takes as many numbers as its answer has packets
@@ -1755,7 +1751,7 @@ impl IbFlow {
             }
         }
         let number = sequence_of_psn(request.psn);
-        self.sizes[request.by.index()][REQUESTS].sent(number, request.payload_length);
+        self.sizes[request.by.index()][REQUESTS].sent((number, number), request.payload_length);
         // a requester that goes on has the Responses to what it asked for before
         self.sizes[request.by.peer().index()][RESPONSES].arrived(sequence_of_psn(psn::add(request.psn, psn::MASK)));
         sender.slack = 0;
@@ -1920,6 +1916,8 @@ impl IbFlow {
                 self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
             Some(Syndrome::RnrNak { timer }) => {
+                // it arrived, and was not taken
+                self.sizes[requester.index()][REQUESTS].arrived(sequence_of_psn(number));
                 let of = self.operation_at(requester, number);
                 sink.fact(at, by, IbFact::RnrNak { timer, psn: number, of });
                 if !self.has_begun(at, requester, psn::add(number, psn::MASK), sink) {
@@ -2119,7 +2117,7 @@ impl IbFlow {
                 if !copy {
                     came_again(losses.get_or_insert_default(), &mut sender.refilled, number, at);
                     sizes.again(at, (sequence, sequence), packet.payload_length);
-                    sizes.asked(sequence);
+                    sizes.wanted(sequence);
                 }
                 return;
             }
@@ -2152,7 +2150,7 @@ impl IbFlow {
                 if !copy {
                     came_again(losses.get_or_insert_default(), &mut sender.refilled, number, at);
                     sizes.again(at, (sequence, sequence), packet.payload_length);
-                    sizes.asked(sequence);
+                    sizes.wanted(sequence);
                 }
                 return;
             };
@@ -2207,7 +2205,7 @@ impl IbFlow {
         read.received = read.received.saturating_add(packet.payload_length);
         if ahead >= 0 {
             read.next = psn::add(number, 1);
-            sizes.sent(sequence, packet.payload_length);
+            sizes.sent((sequence, sequence), packet.payload_length);
         }
         // it ends with its last Response, or with the missing one that came after it
         let end = psn::add(read.first, read.span);

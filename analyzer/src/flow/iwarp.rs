@@ -336,7 +336,7 @@ impl TcpFlow {
             may_be_mirrored: self.doubles.are_some()
                 || may_be_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into())),
             stuck: self.repairs.each_ref().map(Repair::stuck),
-            never_came: self.repairs.each_ref().map(Repair::never_came),
+            never_came: End::BOTH.map(|by| self.repairs[by.index()].never_came(self.repairs[by.peer().index()].mss())),
         }
     }
 

@@ -181,9 +181,8 @@ pub struct LossView<'f> {
     pub thrice: Option<&'f [Tally; 2]>,
     /// True if a mirror may show everything twice: then all of this is only a guess.
     pub may_be_mirrored: bool,
-    /// By sender: a packet larger than all that arrived, which does not, and the bytes of payload of the largest that
-    /// did.
-    pub stuck: [Option<(Stuck, u32)>; 2],
+    /// By sender: a packet that never arrives, larger than all that do.
+    pub stuck: [Option<Stuck>; 2],
     /// By sender: packets, or bytes, that never came by though their receiver asked for them.
     pub never_came: [Option<NeverCame>; 2],
 }

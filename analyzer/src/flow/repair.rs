@@ -574,8 +574,8 @@ impl Repair {
         self.mss = mss;
     }
 
-    /// A segment larger than all that arrived, which does not, and the bytes of the largest that did.
-    pub fn stuck(&self) -> Option<(Stuck, u32)> {
+    /// A segment that never arrives, larger than all that do.
+    pub fn stuck(&self) -> Option<Stuck> {
         self.sizes.stuck()
     }
 
@@ -584,9 +584,18 @@ impl Repair {
         self.sizes.never_came(at, bytes);
     }
 
-    /// Bytes that never came by, though the receiver asked for them.
-    pub fn never_came(&self) -> Option<NeverCame> {
-        self.sizes.missing(self.mss.into())
+    /// Bytes that never came by, though the receiver asked for them; the sender itself takes segments of `own` bytes at
+    /// most.
+    pub fn never_came(&self, own: u16) -> Option<NeverCame> {
+        /// Bytes of options that segments have at most.
+        const OPTIONS: u32 = 40;
+        let full = u32::from(self.mss.min(own)).saturating_sub(OPTIONS);
+        self.sizes.missing(full, full)
+    }
+
+    /// Bytes of the largest segment that the receiver takes; 0 if that is unknown.
+    pub fn mss(&self) -> u16 {
+        self.mss
     }
 
     fn sized(&mut self, sent: &Sent) {
@@ -599,12 +608,11 @@ impl Repair {
         match sent.was {
             SegmentKind::Repeated if self.acked.is_none_or(|acked| before(acked, sent.end)) => {
                 self.sizes.again(sent.at, (sent.seq, sent.end), length);
-                if self.hole == Some(sent.seq) {
-                    self.sizes.asked(sent.seq);
-                }
             }
             SegmentKind::Repeated => {}
-            SegmentKind::New | SegmentKind::Early | SegmentKind::Filled { .. } => self.sizes.sent(sent.end, length),
+            SegmentKind::New | SegmentKind::Early | SegmentKind::Filled { .. } => {
+                self.sizes.sent((sent.seq, sent.end), length);
+            }
         }
     }
 
@@ -678,7 +686,6 @@ impl Repair {
         self.copies = 0;
         self.silent_since = None;
         self.sizes.arrived(ack);
-        self.sizes.asked(ack);
         if self.acked.is_none_or(|acked| before(acked, ack)) {
             self.acked = Some(ack);
             self.hole = None;
@@ -772,6 +779,8 @@ impl Repair {
     /// SACK blocks: the first may report a duplicate (RFC 2883 4), the others the bytes behind a hole.
     fn selective(&mut self, at: At, ack: u32, sacks: &[(u32, u32)], losses: &mut Option<Box<Losses>>) {
         self.says_sack = true;
+        sacks.iter().for_each(|block| self.sizes.has(*block));
+        self.sizes.asked(ack);
         let (left, right) = sacks[0];
         let inside_second = sacks.get(1).is_some_and(|(l, r)| !before(left, *l) && !before(*r, right));
         let is_twice = before(left, ack) || inside_second;

@@ -6,16 +6,16 @@ use crate::op::At;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Lengths that wait for their acknowledgment at a time, at most.
-const WAITING_MAX: usize = 8;
+/// Packets larger than all that arrived which are remembered until they are acknowledged, at most.
+const WAITING_MAX: usize = 64;
 
 /// A packet that is sent again and again and is not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// Where it begins.
-    begin: u32,
+    pub begin: u32,
     /// The number with which it is acknowledged.
-    number: u32,
+    pub number: u32,
     /// Bytes of its payload.
     pub length: u32,
     /// The first time that it was sent again.
@@ -24,8 +24,12 @@ pub struct Stuck {
     pub last: At,
     /// Number of times that it was sent again.
     pub again: u32,
-    /// The receiver asked for it: packets behind it arrive.
-    pub is_asked: bool,
+    /// Number of times that the receiver asked for it.
+    pub asked: u32,
+    /// True if it did because a packet behind it arrived, which may have been a small one.
+    pub is_small_behind: bool,
+    /// Bytes of payload of the largest packet that arrived.
+    pub arrived: u32,
 }
 
 /// Packets that never came by, though their receiver asked for them.
@@ -37,7 +41,7 @@ pub struct NeverCame {
     pub count: u32,
     /// Bytes of payload of the largest packet that arrived.
     pub arrived: u32,
-    /// True if that is less than a full packet has.
+    /// True if that is less than a full packet has, and no small packet alone is missing.
     pub is_small: bool,
 }
 
@@ -50,10 +54,17 @@ pub struct Sizes {
     open: Option<Box<Open>>,
 }
 
+/// A packet that was sent: where it begins, the number with which it is acknowledged, and its length.
+type Waiting = (u32, u32, u32);
+
 #[derive(Clone, Debug, Default)]
 struct Open {
-    /// Packets larger than all that arrived: number and length, one of each length.
-    waiting: Vec<(u32, u32)>,
+    /// Packets larger than all that arrived.
+    waiting: Vec<Waiting>,
+    /// The last packet that was not larger: where it begins.
+    small: Option<u32>,
+    /// The packet that the receiver asked for last, and how often it did.
+    asked: (u32, u32),
     stuck: Option<Stuck>,
     /// Packets that never came by: where the direction goes on, and their number.
     missing: Option<(At, u32)>,
@@ -62,43 +73,47 @@ struct Open {
 impl Sizes {
     /// A packet is sent for the first time.
     #[inline]
-    pub fn sent(&mut self, number: u32, length: u32) {
-        if length > self.arrived {
-            self.waits(number, length);
+    pub fn sent(&mut self, (begin, number): (u32, u32), length: u32) {
+        if length > self.arrived || self.open.is_some() {
+            self.waits((begin, number, length));
         }
     }
 
     #[cold]
-    fn waits(&mut self, number: u32, length: u32) {
-        let waiting = &mut self.open.get_or_insert_default().waiting;
-        if waiting.iter().any(|(_, waiting)| *waiting == length) {
-            return;
-        }
-        if waiting.len() >= WAITING_MAX {
+    fn waits(&mut self, packet: Waiting) {
+        let (begin, _, length) = packet;
+        let open = self.open.get_or_insert_default();
+        if length <= self.arrived {
+            open.small = Some(begin);
+        } else if open.waiting.len() < WAITING_MAX {
+            open.waiting.push(packet);
+        } else {
             // nothing is said of what is not known to be lost
-            self.arrived = self.arrived.max(length);
-            return;
+            self.arrived = length;
         }
-        waiting.push((number, length));
     }
 
-    /// A packet that begins at one number and is acknowledged with another is sent again.
+    /// A packet is sent again.
     pub fn again(&mut self, at: At, (begin, number): (u32, u32), length: u32) {
-        if length <= self.arrived {
-            return;
-        }
-        let known = &mut self.open.get_or_insert_default().stuck;
+        let arrived = self.arrived;
+        let Open { stuck: known, small, asked: (asked_for, times), .. } = &mut **self.open.get_or_insert_default();
+        let is_small_behind = small.is_some_and(|small| small != begin && not_before(small, begin));
         match known {
             Some(stuck) if stuck.begin == begin => {
                 stuck.again = stuck.again.saturating_add(1);
                 stuck.last = at;
+                stuck.is_small_behind |= is_small_behind;
                 if length < stuck.length {
                     (stuck.number, stuck.length) = (number, length);
                 }
             }
             // a sender goes back to the first one that is missing
             Some(stuck) if not_before(begin, stuck.begin) => {}
-            _ => *known = Some(Stuck { begin, number, length, first: at, last: at, again: 1, is_asked: false }),
+            _ => {
+                let (first, last, again) = (at, at, 1);
+                let asked = if *asked_for == begin { *times } else { 0 };
+                *known = Some(Stuck { begin, number, length, first, last, again, asked, is_small_behind, arrived });
+            }
         }
     }
 
@@ -113,30 +128,56 @@ impl Sizes {
     #[cold]
     fn arrived_some(&mut self, number: u32) {
         let Some(open) = &mut self.open else { return };
-        for (_, length) in open.waiting.extract_if(.., |(waiting, _)| not_before(number, *waiting)) {
+        for (.., length) in open.waiting.extract_if(.., |(_, waiting, _)| not_before(number, *waiting)) {
             self.arrived = self.arrived.max(length);
         }
         open.stuck = open.stuck.filter(|stuck| !not_before(number, stuck.number));
+        open.small = open.small.filter(|small| !not_before(number, *small));
         if open.waiting.is_empty() && open.stuck.is_none() && open.missing.is_none() {
             self.open = None;
         }
     }
 
-    /// The receiver has all before this number, and says so again: packets that were sent behind it arrive.
-    #[inline]
+    /// The receiver has what lies between these two numbers, and not all before it (RFC 2018).
+    pub fn has(&mut self, (left, right): (u32, u32)) {
+        let Some(open) = &mut self.open else { return };
+        let is_inside = |(begin, number, _): &&Waiting| not_before(*begin, left) && not_before(right, *number);
+        let largest = open.waiting.iter().filter(is_inside).map(|(.., length)| *length).max();
+        self.arrived = self.arrived.max(largest.unwrap_or_default());
+    }
+
+    /// The receiver asks for a packet: one that was sent behind it arrived.
     pub fn asked(&mut self, number: u32) {
-        if let Some(stuck) = self.open.as_mut().and_then(|open| open.stuck.as_mut()) {
-            stuck.is_asked |= not_before(stuck.begin, number);
+        self.wanted(number);
+        let Some(open) = &mut self.open else { return };
+        let is_behind = |begin: u32| begin != number && not_before(begin, number);
+        if !open.small.is_some_and(is_behind) {
+            // it was a large one
+            let behind = open.waiting.iter().filter(|(begin, ..)| is_behind(*begin));
+            self.arrived = self.arrived.max(behind.map(|(.., length)| *length).min().unwrap_or_default());
         }
     }
 
-    /// The packet that does not arrive, and the bytes of payload of the largest that did; `None` if it was not sent
-    /// again several times, or if one as large arrived.
-    pub fn stuck(&self) -> Option<(Stuck, u32)> {
+    /// The receiver asks for a packet, for whatever reason.
+    pub fn wanted(&mut self, number: u32) {
+        let Some(open) = &mut self.open else { return };
+        let before = if open.asked.0 == number { open.asked.1 } else { 0 };
+        open.asked = (number, before.saturating_add(1));
+        if let Some(stuck) = open.stuck.as_mut().filter(|stuck| stuck.begin == number) {
+            stuck.asked = stuck.asked.saturating_add(1);
+        }
+    }
+
+    /// The packet that does not arrive; `None` if it was not sent again several times, or if one as large arrived, also
+    /// if that was before.
+    pub fn stuck(&self) -> Option<Stuck> {
         /// Times that chance does not explain.
         const SEVERAL: u32 = 3;
-        let stuck = self.open.as_ref()?.stuck;
-        stuck.filter(|stuck| stuck.again >= SEVERAL && stuck.length > self.arrived).map(|s| (s, self.arrived))
+        let stuck = self.open.as_ref()?.stuck.filter(|stuck| stuck.again >= SEVERAL)?;
+        let arrived = self.arrived.max(stuck.arrived);
+        // one as large had arrived before: only now small ones alone do
+        let no_more = stuck.asked >= SEVERAL && stuck.is_small_behind && self.arrived == stuck.arrived;
+        (stuck.length > arrived || no_more).then_some(Stuck { arrived, ..stuck })
     }
 
     /// So many packets, or bytes of a stream, never came by, though their receiver asked for them.
@@ -147,10 +188,12 @@ impl Sizes {
         *missing = Some((first, known.saturating_add(count)));
     }
 
-    /// Packets that never came by, of a direction whose full packets have so many bytes; 0 if that is unknown.
-    pub fn missing(&self, full: u32) -> Option<NeverCame> {
+    /// Packets that never came by, of a direction whose full packets have so many bytes (0 if that is unknown); `least`
+    /// of them are more than one small packet.
+    pub fn missing(&self, full: u32, least: u32) -> Option<NeverCame> {
         let (arrived, missing) = (self.arrived, self.open.as_ref()?.missing);
-        missing.map(|(at, count)| NeverCame { at, count, arrived, is_small: arrived > 0 && arrived < full })
+        let is_small = |count: u32| arrived > 0 && arrived < full && count >= least;
+        missing.map(|(at, count)| NeverCame { at, count, arrived, is_small: is_small(count) })
     }
 
     /// Bytes of payload of the largest packet that arrived.
@@ -160,7 +203,7 @@ impl Sizes {
 
     /// Bytes of memory besides its own size.
     pub fn memory(&self) -> usize {
-        self.open.as_ref().map_or(0, |open| size_of::<Open>() + open.waiting.capacity() * size_of::<(u32, u32)>())
+        self.open.as_ref().map_or(0, |open| size_of::<Open>() + open.waiting.capacity() * size_of::<Waiting>())
     }
 }
 
@@ -175,16 +218,16 @@ mod tests {
     /// A direction in which 100 bytes arrived, and one packet goes out again and again.
     fn tried(length: u32, times: u64) -> Sizes {
         let mut sizes = Sizes::default();
-        sizes.sent(u32::MAX, 100);
+        sizes.sent((u32::MAX, u32::MAX), 100);
         sizes.arrived(u32::MAX);
-        sizes.sent(5, length);
+        sizes.sent((5, 5), length);
         (1..=times).for_each(|n| sizes.again(at(n), (5, 5), length));
         sizes
     }
 
     #[test]
     fn only_what_is_larger_than_all_that_arrived_is_stuck_by_its_size() {
-        let found = |length, times| tried(length, times).stuck().map(|(stuck, arrived)| (stuck.again, arrived));
+        let found = |length, times| tried(length, times).stuck().map(|stuck| (stuck.again, stuck.arrived));
         assert_eq!([found(4096, 2), found(4096, 3), found(101, 3)], [None, Some((3, 100)), Some((3, 100))]);
         assert_eq!(found(100, 9), None);
     }
@@ -197,8 +240,8 @@ mod tests {
         sizes.arrived(5);
         (20..30).for_each(|n| sizes.again(at(n), (9, 9), 4096));
         assert_eq!(sizes.stuck(), None);
-        (20..30).for_each(|n| sizes.again(at(n), (9, 9), 4097));
-        assert_eq!(sizes.stuck().map(|(stuck, arrived)| (stuck.length, arrived)), Some((4097, 4096)));
+        (20..30).for_each(|n| sizes.again(at(n), (8, 8), 4097));
+        assert_eq!(sizes.stuck().map(|stuck| (stuck.length, stuck.arrived)), Some((4097, 4096)));
     }
 
     #[test]
@@ -206,18 +249,56 @@ mod tests {
         let mut sizes = tried(4096, 4);
         sizes.again(at(5), (6, 6), 200);
         sizes.asked(6);
-        assert_eq!(sizes.stuck().map(|(stuck, _)| (stuck.length, stuck.is_asked)), Some((4096, false)));
+        assert_eq!(sizes.stuck().map(|stuck| (stuck.length, stuck.asked)), Some((4096, 0)));
         sizes.asked(5);
+        assert_eq!(sizes.stuck().map(|stuck| stuck.asked), Some(1));
         sizes.again(at(6), (4, 4), 300);
         assert_eq!(sizes.stuck(), None, "that one was tried once");
         (7..9).for_each(|n| sizes.again(at(n), (4, 4), 300));
-        assert_eq!(sizes.stuck().map(|(stuck, _)| (stuck.length, stuck.first.frame)), Some((300, 6)));
+        assert_eq!(sizes.stuck().map(|stuck| (stuck.length, stuck.first.frame)), Some((300, 6)));
     }
 
     #[test]
-    fn of_too_many_lengths_nothing_is_said() {
+    fn who_asks_for_a_packet_had_one_behind_it() {
+        let asks = |behind: u32| {
+            let mut sizes = tried(1024, 4);
+            sizes.sent((6, 6), 1024);
+            sizes.sent((7, 7), behind);
+            sizes.asked(5);
+            sizes.stuck().map(|stuck| stuck.arrived)
+        };
+        assert_eq!(asks(50), Some(100), "it may be that one");
+        assert_eq!(asks(1024), None, "all are as large");
+        let has = |left, right| {
+            let mut sizes = tried(1448, 4);
+            sizes.sent((6, 8), 1448);
+            sizes.has((left, right));
+            sizes.stuck().is_some()
+        };
+        assert_eq!([has(6, 8), has(7, 8), has(6, 7)], [false, true, true], "one as large arrived");
+    }
+
+    #[test]
+    fn large_packets_that_do_not_arrive_any_more() {
+        let no_more = |asked: u32, behind: u32| {
+            let mut sizes = tried(100, 0);
+            sizes.arrived(5);
+            sizes.sent((20, 20), 4096);
+            sizes.arrived(20);
+            sizes.sent((21, 21), 4096);
+            sizes.again(at(1), (21, 21), 4096);
+            sizes.sent((22, 22), behind);
+            (2..9).for_each(|n| sizes.again(at(n), (21, 21), 4096));
+            (0..asked).for_each(|_| sizes.asked(21));
+            sizes.stuck().map(|stuck| (stuck.length, stuck.arrived))
+        };
+        assert_eq!([no_more(3, 50), no_more(2, 50)], [Some((4096, 4096)), None]);
+    }
+
+    #[test]
+    fn of_too_many_packets_nothing_is_said() {
         let mut sizes = Sizes::default();
-        (0..20).for_each(|n| sizes.sent(n, 100 + n));
+        (0..100).for_each(|n| sizes.sent((n, n), 100 + n));
         (0..9).for_each(|n| sizes.again(at(n), (1, 1), 101));
         assert_eq!(sizes.stuck(), None);
     }

@@ -938,7 +938,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 AttemptOutcome::Accepted
             } else if let Some(reason) = &c.rejected {
                 AttemptOutcome::Rejected(reason.clone())
-            } else if let Some((at, by, reason)) = icmp {
+            } else if let Some((at, by, reason)) = icmp.filter(|_| !c.progress.connected) {
                 frames.push(at);
                 AttemptOutcome::Unreachable(by, reason)
             } else if c.closed.is_some_and(|(by, how, _)| by == Some(1) && how == "RST")
@@ -2163,7 +2163,8 @@ mod tests {
 
     #[test]
     fn a_datagram_that_could_not_be_delivered_is_no_silence() {
-        let reported = Unreachable { reason: Reason::NoPort, protocol: 17, to: SERVER, ports: [0, ROCE] };
+        let reported =
+            Unreachable { reason: Reason::NoPort, protocol: 17, to: SERVER, ports: [0, ROCE], queue_pair: None };
         let silent = [attempt(445, 3, CmAnswer::None)];
         let of = |by: Addr, reported: Unreachable| {
             let mut paths = paths(&report(vec![over_tcp()]), &silent, &[(at(4), [by, CLIENT], reported)]);

@@ -20,8 +20,8 @@ const ONE_QUEUE_PAIR: &str = "This queue pair alone is gone, or in an error, on 
 const UNKNOWN: &str = "The host was restarted meanwhile, or another one has its address now, or a firewall on the way \
     forgot the connection: who resets it does not know it";
 
-/// ns around a silence or a loss in which ICMP tells of its packets.
-const AROUND: i64 = 1_000_000_000;
+/// ns after a silence or a loss in which ICMP tells of its packets.
+const AFTER: i64 = 1_000_000_000;
 
 /// Adds what other connections, ICMP and its end show of the silence of an end.
 pub(crate) fn conclude(report: &mut Report, undelivered: &[Undelivered]) {
@@ -46,9 +46,10 @@ fn reported(report: &mut Report, undelivered: &[Undelivered]) {
             _ => String::new(),
         };
         let is_host = *by == first.to;
+        let whom = if is_host { String::from(" itself") } else { String::new() };
+        let what = if is_host { String::from("they") } else { format!("packets to {}", first.to) };
         let text = format!(
-            "; {by} reported {times} that packets to {} were not delivered: {}{mtu} (ICMP, frame {})",
-            first.to,
+            "; {by}{whom} reported {times} that {what} were not delivered: {}{mtu} (ICMP, frame {})",
             first.reason.name(),
             at.frame
         );
@@ -71,13 +72,18 @@ fn reported(report: &mut Report, undelivered: &[Undelivered]) {
 
 /// True if ICMP tells of packets of a connection that a finding is about.
 fn is_about(c: &Connection, finding: &Finding, (at, [_, told], undelivered): &Undelivered) -> bool {
-    let is_soon =
-        at.time >= finding.time_ns.saturating_sub(AROUND) && at.time <= finding.last_time_ns.saturating_add(AROUND);
+    // what came before was answered, and of a packet that starts a silence nothing shows that it is too large
+    let is_soon = at.time >= finding.time_ns && at.time <= finding.last_time_ns.saturating_add(AFTER);
+    let is_size = matches!(undelivered.reason, Reason::TooLarge(_)) && finding.rule == Rule::PeerSilent;
     let sender = side_of(finding.by).map(|silent| 1 - silent);
     let is_sent_by = |side: usize| {
         let [from, to] = [c.peers[side], c.peers[1 - side]];
         let is_its = match c.transport {
-            Some(Transport::RoceV2) => undelivered.protocol == 17 && undelivered.ports[1] == ROCE_V2,
+            // probes go to that port too, but to no queue pair
+            Some(Transport::RoceV2) => {
+                let is_roce = undelivered.protocol == 17 && undelivered.ports[1] == ROCE_V2;
+                is_roce && undelivered.queue_pair.is_some() && undelivered.queue_pair == to.qp
+            }
             Some(Transport::Iwarp | Transport::Tcp) => {
                 undelivered.protocol == 6 && undelivered.ports == [from.port, to.port]
             }
@@ -85,7 +91,7 @@ fn is_about(c: &Connection, finding: &Finding, (at, [_, told], undelivered): &Un
         };
         is_its && *told == from.address && undelivered.to == to.address
     };
-    is_soon && (0..2).any(|side| sender.is_none_or(|sender| sender == side) && is_sent_by(side))
+    is_soon && !is_size && (0..2).any(|side| sender.is_none_or(|sender| sender == side) && is_sent_by(side))
 }
 
 /// Adds what other connections, and its end, show of the silence of an end.
@@ -181,7 +187,7 @@ mod tests {
             Finding::new(Rule::PeerSilent, Blame::Server, site, Certainty::IfNothingWasMissed, "was silent");
         finding.last_time_ns = 10 * SECOND;
         report.findings.add(finding);
-        let unreachable = Unreachable { reason, protocol: 6, to: address(1), ports };
+        let unreachable = Unreachable { reason, protocol: 6, to: address(1), ports, queue_pair: None };
         let at = At { frame: 6, time: at * SECOND };
         conclude(&mut report, &[(at, [address(by), address(told)], unreachable); 2]);
         let found = report.findings.iter().next().expect("it is still there");
@@ -200,8 +206,8 @@ mod tests {
         );
         let (by, text, _) = after(1, 2, PORTS, Reason::NoPort, 3);
         assert_eq!(by, Blame::Server, "it says so itself");
-        assert!(text.starts_with("was silent; 192.0.2.1 reported"), "{text}");
-        assert!(after(9, 2, PORTS, Reason::TooLarge(1500), 3).1.contains("packet too large, at most 1500 bytes"));
+        assert!(text.starts_with("was silent; 192.0.2.1 itself reported 2 times that they were"), "{text}");
+        assert_eq!(after(9, 2, PORTS, Reason::TooLarge(1500), 3).1, "was silent", "it would be another finding");
         assert_eq!(after(9, 2, PORTS, Reason::NoHost, 3).0, Blame::Server);
         let others = [
             after(9, 3, PORTS, Reason::Prohibited, 3),

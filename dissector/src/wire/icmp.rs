@@ -254,6 +254,8 @@ pub struct Unreachable {
     pub to: Addr,
     /// The ports of its sender and of its destination.
     pub ports: [u16; 2],
+    /// The queue pair that it goes to, if it is RoCE version 2 and quoted so far.
+    pub queue_pair: Option<u32>,
 }
 
 /// Reads an ICMP message (RFC 792; `i` begins with its type) that reports an undeliverable TCP segment or UDP datagram.
@@ -296,7 +298,10 @@ pub fn unreachable_v6(i: &[u8]) -> Option<Unreachable> {
 fn undelivered(reason: Reason, protocol: u8, to: Addr, header: &[u8]) -> Option<Unreachable> {
     let [a, b, c, d] = *header.first_chunk()?;
     let ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
-    matches!(protocol, 6 | 17).then_some(Unreachable { reason, protocol, to, ports })
+    // a BTH behind the UDP header, the second word of which is the queue pair
+    let bth = header.get(13..16).filter(|_| protocol == 17 && ports[1] == udp::ROCE_V2);
+    let queue_pair = bth.map(|qp| u32::from_be_bytes([0, qp[0], qp[1], qp[2]]));
+    matches!(protocol, 6 | 17).then_some(Unreachable { reason, protocol, to, ports, queue_pair })
 }
 
 #[cfg(test)]
@@ -309,8 +314,11 @@ mod tests {
             alloc::vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];
         message.extend_from_slice(&[0xc0, 0, 0x12, 0xb7]);
         let (to, ports) = (Addr::V4([192, 0, 2, 1]), [0xc000, 4791]);
-        let told = Unreachable { reason: Reason::NoPort, protocol: 17, to, ports };
+        let told = Unreachable { reason: Reason::NoPort, protocol: 17, to, ports, queue_pair: None };
         assert_eq!(unreachable(&message), Some(told));
+        message.extend_from_slice(&[0, 8, 0, 0, 4, 0, 0xff, 0xff, 0, 0, 1, 0x11]);
+        assert_eq!(unreachable(&message).and_then(|told| told.queue_pair), Some(0x111));
+        message.truncate(32);
         for cut in 0..message.len() {
             assert_eq!(unreachable(&message[..cut]), None);
         }
@@ -324,7 +332,7 @@ mod tests {
         let mut six = alloc::vec![0; 52];
         (six[0], six[1], six[8], six[14], six[47], six[50], six[51]) = (1, 4, 0x60, 6, 1, 1, 0xbd);
         let told = unreachable_v6(&six).map(|u| (u.reason, u.protocol, u.ports));
-        assert_eq!(told, Some((Reason::NoPort, 6, [0x0600, 445])));
+        assert_eq!(told, Some((Reason::NoPort, 6, [0, 445])));
         assert_eq!(unreachable_v6(&six[..51]), None);
         (six[0], six[6]) = (2, 5);
         assert_eq!(unreachable_v6(&six).map(|u| u.reason), Some(Reason::TooLarge(0x0500)));

@@ -692,12 +692,12 @@ fn never_came(
     emit(Finding { why: Some(BROKEN), ..finding });
 }
 
-/// Reports a packet that does not arrive however often it is sent, where it is larger than all that arrived and its
-/// receiver is there. Returns true if it did.
+/// Reports a packet that does not arrive however often it is sent, where it is larger than all that do, and its receiver
+/// asks for it. Returns true if it did.
 fn too_large(
     connection: &ConnectionState,
     by: End,
-    stuck: Option<(Stuck, u32)>,
+    stuck: Option<Stuck>,
     rules: &Rules,
     emit: &mut impl FnMut(Finding),
 ) -> bool {
@@ -705,23 +705,27 @@ fn too_large(
     const SMALL: u32 = 512;
     /// Times that a link which loses packets does not explain.
     const CERTAIN: u32 = 5;
-    let Some((stuck, arrived)) = stuck.filter(|(stuck, arrived)| stuck.length >= SMALL && *arrived > 0) else {
-        return false;
-    };
-    // one that sends nothing any more may be gone
-    let closer = connection.closed.as_ref().filter(|(closer, ..)| *closer == Some(by.peer())).map(|(.., at)| *at);
-    let last = connection.ends[by.peer().index()].port.last();
-    let is_there = stuck.is_asked || [Some(last), closer].into_iter().flatten().any(|at| at.frame > stuck.first.frame);
-    if !is_there || connection.missed.is_missing(by.peer(), stuck.first, stuck.last) {
+    /// Times that a small packet behind it arrives by chance.
+    const TWICE: u32 = 2;
+    // one that asks for nothing may be gone
+    let is_it = |stuck: &Stuck| stuck.length >= SMALL && stuck.arrived > 0 && stuck.asked > 0;
+    let Some(stuck) = stuck.filter(is_it) else { return false };
+    if connection.missed.is_missing(by.peer(), stuck.first, stuck.last) {
         return false;
     }
-    let is_sure = stuck.is_asked && stuck.again >= CERTAIN && !connection.missed.anything();
+    let is_new = stuck.length > stuck.arrived;
+    let is_clear = is_new && stuck.is_small_behind && stuck.asked >= TWICE && stuck.again >= CERTAIN;
+    let is_sure = is_clear && !connection.missed.anything();
     let certainty = if is_sure { Certainty::IfNothingWasMissed } else { Certainty::Guess };
     let (way, unit, times) = (Direction(connection, by), rules.unit, stuck.again.saturating_add(1));
+    let (arrived, length, last) = (stuck.arrived, stuck.length, stuck.last.frame);
+    let before = if is_new {
+        format!("no {unit} {way} with more than {arrived} bytes of payload arrived")
+    } else {
+        format!("{unit}s {way} with {length} bytes of payload no longer arrive")
+    };
     let text = format!(
-        "no {unit} {way} with more than {arrived} bytes of payload arrived: one with {} was sent {times} times (the last \
-         in frame {}), and its receiver was there",
-        stuck.length, stuck.last.frame
+        "{before}: one with {length} was sent {times} times (the last in frame {last}), and its receiver asked for it"
     );
     let site = Site { connection: Some(connection.id), frame: stuck.first.frame, time_ns: stuck.first.time };
     let mut finding = Finding::new(Rule::PathMtu, Blame::Network, site, certainty, text);
@@ -1221,42 +1225,43 @@ mod tests {
         assert_eq!(how(2), "it answered neither these nor the 2 DREQs with which its peer gave up");
     }
 
-    /// A packet with so many bytes that goes out again so often, after one with 100 arrived.
-    fn stuck(length: u32, again: u64, is_asked: bool) -> Option<(Stuck, u32)> {
+    /// A packet with so many bytes that goes out again so often, after one with 100 arrived and before another; its
+    /// receiver asks for it so often.
+    fn stuck(length: u32, again: u64, asked: u32) -> Option<Stuck> {
         let mut sizes = Sizes::default();
-        sizes.sent(1, 100);
+        sizes.sent((1, 1), 100);
         sizes.arrived(1);
-        sizes.sent(2, length);
+        sizes.sent((2, 2), length);
+        sizes.sent((3, 3), 50);
         (0..again).for_each(|n| sizes.again(at(10 + n), (2, 2), length));
-        if is_asked {
-            sizes.asked(2);
-        }
+        (0..asked).for_each(|_| sizes.asked(2));
         sizes.stuck()
     }
 
     #[test]
-    fn a_packet_that_never_arrives_is_too_large_where_its_receiver_is_there() {
-        let found = |packet: Option<(Stuck, u32)>, change: fn(&mut ConnectionState)| {
-            told(false, &|connection, losses, view| {
-                (view.stuck[0], losses[0].unanswered) = (packet, silence(7, false));
-                change(connection);
-            })
+    fn a_packet_that_never_arrives_is_too_large_where_its_receiver_asks_for_it() {
+        let found = |packet: Option<Stuck>| {
+            told(false, &|_, losses, view| (view.stuck[0], losses[0].unanswered) = (packet, silence(7, false)))
         };
-        let rules = |packet: Option<(Stuck, u32)>, change: fn(&mut ConnectionState)| {
-            let found = found(packet, change).into_iter();
-            found.map(|(rule, certainty, _)| (rule, certainty)).collect::<Vec<_>>()
+        let rules = |packet: Option<Stuck>| {
+            found(packet).into_iter().map(|(rule, certainty, _)| (rule, certainty)).collect::<Vec<_>>()
         };
         let (large, silent) = (|certainty| vec![(Rule::PathMtu, certainty)], vec![(Rule::PeerSilent, SURE)]);
-        assert_eq!(rules(stuck(4096, 5, true), |_| {}), large(SURE));
-        assert_eq!(rules(stuck(4096, 4, true), |_| {}), large(GUESS), "chance");
-        assert_eq!(rules(stuck(511, 5, true), |_| {}), silent, "that passes everywhere");
-        assert_eq!(rules(stuck(4096, 5, false), |_| {}), silent, "it may be gone");
-        let closed = |connection: &mut ConnectionState| connection.closed = Some((Some(End::B), "DREQ", at(99)));
-        assert_eq!(rules(stuck(4096, 5, false), closed), large(GUESS), "it closes the connection");
+        assert_eq!(rules(stuck(4096, 5, 2)), large(SURE));
+        assert_eq!([rules(stuck(4096, 4, 2)), rules(stuck(4096, 5, 1))], [large(GUESS), large(GUESS)], "chance");
+        assert_eq!(rules(stuck(511, 5, 2)), silent, "that passes everywhere");
+        assert_eq!(rules(stuck(4096, 5, 0)), silent, "it may be gone");
         assert_eq!(
-            found(stuck(4096, 5, true), |_| {})[0].2,
+            found(stuck(4096, 5, 2))[0].2,
             "no packet from the client to the server with more than 100 bytes of payload arrived: one with 4096 was \
-             sent 6 times (the last in frame 14), and its receiver was there"
+             sent 6 times (the last in frame 14), and its receiver asked for it"
+        );
+        let before = stuck(4096, 5, 2).map(|stuck| Stuck { arrived: 4096, ..stuck });
+        assert_eq!(rules(before), large(GUESS));
+        assert!(
+            found(before)[0]
+                .2
+                .starts_with("packets from the client to the server with 4096 bytes of payload no longer")
         );
     }
 
