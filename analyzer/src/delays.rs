@@ -5,66 +5,50 @@
 //!                ├──────────────── put off ─────────▶│
 //! ```
 //!
-//! Each reply comes at once, so that no latency shows the wait. RFC 8881 15.1.1.3 (DELAY), 8.4.2 (GRACE), 18.10.3
+//! Each reply comes at once, so that no latency shows the wait. What the calls of a session ask on several connections is
+//! put together in the report. RFC 8881 15.1.1.3 (DELAY), 8.4.2 (GRACE), 18.10.3
 //! (DENIED); RFC 1813 2.6 (JUKEBOX).
 
 use crate::exchange::{Exchange, Family, Status};
-use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
-use crate::report::{Connection, Report};
-use crate::stats::is_callback;
 use crate::stored::stored;
-use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
-use rdmascope_dissector::text::Elapsed;
-use rdmascope_dissector::wire::nfs::{v3, v4};
+use rdmascope_dissector::wire::nfs::v4;
 
 /// Calls that are followed at most until they are served.
-const OPEN_MAX: usize = 64;
-/// Pairs of command and status that are counted apart at most.
-const SUMS_MAX: usize = 64;
-/// ns in all from which on it is worth a word.
-const LONG: i64 = 1_000_000_000;
+const OPEN_MAX: usize = 512;
+/// Calls that were put off which are remembered at most.
+const CALLS_MAX: usize = 1024;
+/// ns from one answer to the next try after which a client has given up: it repeats a call sooner, and a lock.
+pub(crate) const GIVES_UP: i64 = 45_000_000_000;
 
-/// Calls of one command that were put off with one status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A call that was put off, from its first request until it was served, or given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delayed {
     /// The command.
     pub command: &'static str,
+    /// What it is about, as far as that is known.
+    pub file: Option<Arc<str>>,
+    /// Offset in the file.
+    pub offset: Option<u64>,
     /// Status of the replies that put it off.
     pub status: Status,
     /// Number of those replies.
     pub tries: u64,
     /// The first request.
     pub first: At,
-    /// The last reply.
+    /// The reply that was another one, or the last.
     pub last: At,
-    /// Time in which any of them was put off, in ns.
-    pub lasted: i64,
-    /// Calls that were not served at the end.
-    pub left: u64,
-}
-
-/// A call that is put off.
-#[derive(Clone, Debug)]
-struct Open {
-    command: &'static str,
-    file: Option<Arc<str>>,
-    offset: Option<u64>,
-    status: Status,
-    tries: u64,
-    first: At,
-    last: At,
+    /// True if another answer came on this connection.
+    pub is_served: bool,
 }
 
 /// Calls of a connection that are put off, and those that were.
 #[derive(Clone, Debug, Default)]
 pub struct Delays {
-    open: Vec<Open>,
-    sums: Vec<Delayed>,
+    open: Vec<Delayed>,
+    over: Vec<Delayed>,
 }
 
 /// True if a reply with this status asks the caller to try again later.
@@ -78,27 +62,10 @@ fn asks_to_wait(command: &str, Status(family, code): Status) -> bool {
         }
 }
 
-impl Open {
-    fn is_of(&self, exchange: &Exchange) -> bool {
-        (self.command, &self.file, self.offset) == (exchange.command, &exchange.file, exchange.offset)
-    }
-
-    /// Adds it to the sums; it was served with the reply at `end`, if it was.
-    fn add_to(&self, sums: &mut Vec<Delayed>, served: Option<At>) {
-        let &Self { command, status, tries, first, last, .. } = self;
-        let last = served.unwrap_or(last);
-        let left = u64::from(served.is_none());
-        let Some(sum) = sums.iter_mut().find(|sum| (sum.command, sum.status) == (command, status)) else {
-            if sums.len() < SUMS_MAX {
-                let lasted = last.since(first).max(0);
-                sums.push(Delayed { command, status, tries, first, last, lasted, left });
-            }
-            return;
-        };
-        // of several that waited at the same time, it counts once
-        sum.lasted = sum.lasted.saturating_add(last.since(first.max(sum.last)).max(0));
-        (sum.tries, sum.left) = (sum.tries + tries, sum.left + left);
-        (sum.first, sum.last) = (sum.first.min(first), sum.last.max(last));
+impl Delayed {
+    /// True if it is the same call as another one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.command, &self.file, self.offset) == (other.command, &other.file, other.offset)
     }
 }
 
@@ -111,135 +78,56 @@ impl Delays {
         if !is_put_off && self.open.is_empty() {
             return;
         }
-        let place = self.open.iter().position(|open| open.is_of(exchange));
-        if let Some(place) = place {
+        let Exchange { command, ref file, offset, request: first, .. } = *exchange;
+        let is_it = |open: &Delayed| (open.command, &open.file, open.offset) == (command, file, offset);
+        if let Some(place) = self.open.iter().position(is_it) {
             let open = &mut self.open[place];
-            if is_put_off && open.status == status {
+            let is_late = first.since(open.last) > GIVES_UP;
+            if is_put_off && open.status == status && !is_late {
                 (open.tries, open.last) = (open.tries + 1, reply);
                 return;
             }
-            self.open.remove(place).add_to(&mut self.sums, Some(reply));
+            let mut open = self.open.remove(place);
+            if !is_late {
+                (open.last, open.is_served) = (reply, true);
+            }
+            self.keep(open);
         }
         if is_put_off {
             if self.open.len() >= OPEN_MAX {
-                self.open.remove(0).add_to(&mut self.sums, None);
+                let oldest = self.open.remove(0);
+                self.keep(oldest);
             }
-            let Exchange { command, offset, request: first, .. } = *exchange;
-            self.open.push(Open { command, file: exchange.file.clone(), offset, status, tries: 1, first, last: reply });
+            let file = file.clone();
+            self.open.push(Delayed { command, file, offset, status, tries: 1, first, last: reply, is_served: false });
+        }
+    }
+
+    fn keep(&mut self, call: Delayed) {
+        if self.over.len() < CALLS_MAX {
+            self.over.push(call);
         }
     }
 
     /// Adds those of the other half of a connection.
     pub fn absorb(&mut self, other: &Self) {
         self.open.extend(other.open.iter().take(OPEN_MAX.saturating_sub(self.open.len())).cloned());
-        self.sums.extend(other.sums.iter().take(SUMS_MAX.saturating_sub(self.sums.len())));
+        self.over.extend(other.over.iter().take(CALLS_MAX.saturating_sub(self.over.len())).cloned());
     }
 
-    /// All of them by command and status, also those that are not served yet.
-    pub fn rows(&self) -> Vec<Delayed> {
-        let mut sums = self.sums.clone();
-        self.open.iter().for_each(|open| open.add_to(&mut sums, None));
-        sums
+    /// All of them, also those that are not served yet.
+    pub fn calls(&self) -> Vec<Delayed> {
+        self.over.iter().chain(&self.open).cloned().collect()
     }
 }
 
-/// Findings about the calls of a connection that were put off for long.
-pub(crate) fn findings(connection: &Connection) -> Vec<Finding> {
-    let mut long: Vec<&Delayed> = connection.delayed.iter().filter(|row| row.lasted >= LONG).collect();
-    long.sort_by_key(|row| Reverse(row.lasted));
-    long.into_iter().map(|row| finding(connection, row)).collect()
-}
-
-/// Names the cause of calls that the server was slow to answer, or may have been while a delegation was recalled.
-pub(crate) fn explain_slow(report: &mut Report) {
-    let in_doubt = |c: &&Connection| c.nfs.perhaps_recalled;
-    for id in report.connections.iter().filter(in_doubt).map(|c| Some(c.id)) {
-        let is_it = |f: &&Finding| (f.rule, f.connection, f.by) == (Rule::RpcSlow, id, Blame::Server);
-        if report.findings.iter().find(is_it).is_some_and(|f| f.certainty == Certainty::Guess) {
-            report.findings.because(Rule::RpcSlow, id, Blame::Server, Some(RECALLED));
-        }
-    }
-}
-
-/// Cause of a slow call that may have waited for its own client.
-const RECALLED: &str = "The server was slow, or it waited for a delegation that it had asked this client for (see CB_RECALL): the capture \
-        does not show of which file";
-
-fn finding(connection: &Connection, row: &Delayed) -> Finding {
-    let &Delayed { command, status, tries, first, last, lasted, left } = row;
-    let code = v4::Status(status.1);
-    let is_lock = code == v4::Status::DENIED;
-    let is_recalled = connection.commands.iter().any(|row| row.name == "CB_RECALL" && row.count > 0);
-    // who holds a lock is not known, and a server that waits for a delegation may wait for this client
-    let is_open = is_lock || code == v4::Status::DELAY && is_recalled;
-    let by = match is_callback(command) {
-        true => Blame::Client,
-        false if is_open => Blame::Unknown,
-        false => Blame::Server,
-    };
-    let name = match code {
-        v4::Status::DELAY if connection.nfs.version == 3 => {
-            v3::Status::JUKEBOX.name().map_or_else(|| format!("{status}"), |name| name.replace("NFS3", ""))
-        }
-        _ => format!("{status}"),
-    };
-    let times = match tries {
-        1 => String::from("once"),
-        2 => String::from("twice"),
-        _ => format!("{tries} times"),
-    };
-    let what = if is_lock { "somebody else held the lock" } else { "to be tried again" };
-    let end = if left == 0 { "until another answer came" } else { "and no other answer came" };
-    let who = if by == Blame::Unknown { "The server " } else { "" };
-    let text = format!(
-        "{who}answered {command} {times} with {name}: {what}, for {} in all, frames {} to {}, {end}",
-        Elapsed(lasted),
-        first.frame,
-        last.frame
-    );
-    let site = Site { connection: Some(connection.id), frame: first.frame, time_ns: first.time };
-    let why = match code {
-        v4::Status::GRACE => GRACE,
-        v4::Status::DENIED => DENIED,
-        _ if is_callback(command) => CALLBACK,
-        _ if is_recalled => RECALL,
-        _ if connection.nfs.version == 3 => JUKEBOX,
-        _ => DELAY,
-    };
-    let certainty = if by == Blame::Unknown && !is_lock { Certainty::Guess } else { Certainty::Certain };
-    let severity = if is_lock { Severity::Note } else { Rule::RpcDelayed.row().severity };
-    let found = Finding::new(Rule::RpcDelayed, by, site, certainty, text).with_why(Some(why));
-    found.with_severity(severity).with_frames([last])
-}
-
-/// Cause of ERR_GRACE (RFC 8881 8.4.2).
-pub(crate) const GRACE: &str = "The server's NFS service was restarted, or the file system moved to it: in its grace period, often 90 s, clients \
-        only get back what they had open before";
-
-/// Cause of ERR_DENIED of a lock.
-const DENIED: &str = "Another client or process holds the lock; the server only says so";
-
-/// Cause of ERR_DELAY for a callback.
-const CALLBACK: &str = "The client is busy with the file, or is just getting it";
-
-/// Cause of ERR_DELAY (RFC 8881 15.1.1.3).
-pub(crate) const DELAY: &str =
-    "The server waits for another client to return a delegation, for slow or archived storage, or for means of its own";
-
-/// The same where the server asked this client for a delegation.
-const RECALL: &str =
-    "The server waits for a delegation to be returned: it asked this client for one (see CB_RECALL), or for storage";
-
-/// Cause of ERR_JUKEBOX (RFC 1813 2.6).
-pub(crate) const JUKEBOX: &str = "The server waits for slow or archived storage, or for means of its own";
-
-stored!(Delayed { command, status, tries, first, last, lasted, left });
-stored!(Open { command, file, offset, status, tries, first, last });
-stored!(Delays { open, sums });
+stored!(Delayed { command, file, offset, status, tries, first, last, is_served });
+stored!(Delays { open, over });
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
 
     const SECOND: i64 = 1_000_000_000;
     const GRACE: u32 = v4::Status::GRACE.0;
@@ -254,69 +142,35 @@ mod tests {
         e
     }
 
-    fn rows(all: &[(&'static str, &str, i64, u32)]) -> Vec<(&'static str, u64, i64, u64)> {
+    fn calls(all: &[(&'static str, &str, i64, u32)]) -> Vec<(u64, i64, bool)> {
         let mut delays = Delays::default();
         all.iter().for_each(|(command, file, second, status)| delays.take(&reply(command, file, *second, *status)));
-        delays.rows().iter().map(|row| (row.command, row.tries, row.lasted / SECOND, row.left)).collect()
+        delays.calls().iter().map(|call| (call.tries, call.last.since(call.first) / SECOND, call.is_served)).collect()
     }
 
     #[test]
     fn a_call_is_put_off_from_its_first_request_until_it_is_served() {
         let all = [("OPEN", "a", 1, GRACE), ("OPEN", "a", 6, GRACE), ("OPEN", "b", 7, 0), ("OPEN", "a", 11, 0)];
-        assert_eq!(rows(&all), [("OPEN", 2, 10, 0)], "another file may be served meanwhile");
-        assert_eq!(rows(&all[..3]), [("OPEN", 2, 5, 1)], "to the last reply");
-        assert_eq!(rows(&[("OPEN", "a", 1, 2), ("LOOKUP", "a", 2, 2)]), [], "no such file");
+        assert_eq!(calls(&all), [(2, 10, true)], "another file may be served meanwhile");
+        assert_eq!(calls(&all[..3]), [(2, 5, false)], "to the last reply");
+        assert_eq!(calls(&[("OPEN", "a", 1, 2), ("LOOKUP", "a", 2, 2)]), [], "no such file");
         // it fails for another reason in the end
-        assert_eq!(rows(&[("OPEN", "a", 1, DELAY), ("OPEN", "a", 4, 13)]), [("OPEN", 1, 3, 0)]);
+        assert_eq!(calls(&[("OPEN", "a", 1, DELAY), ("OPEN", "a", 4, 13)]), [(1, 3, true)]);
     }
 
     #[test]
-    fn what_waits_at_the_same_time_waits_once() {
-        let both = [("OPEN", "a", 1, GRACE), ("OPEN", "b", 2, GRACE), ("OPEN", "a", 5, 0), ("OPEN", "b", 6, 0)];
-        assert_eq!(rows(&both), [("OPEN", 2, 5, 0)]);
-        let later = [("OPEN", "a", 1, GRACE), ("OPEN", "a", 3, 0), ("OPEN", "b", 11, GRACE), ("OPEN", "b", 12, 0)];
-        assert_eq!(rows(&later), [("OPEN", 2, 3, 0)]);
+    fn who_tries_again_much_later_has_given_up_before() {
+        assert_eq!(calls(&[("READ", "a", 1, DELAY), ("READ", "a", 46, 0)]), [(1, 45, true)]);
+        assert_eq!(calls(&[("READ", "a", 1, DELAY), ("READ", "a", 47, 0)]), [(1, 0, false)]);
+        assert_eq!(calls(&[("READ", "a", 1, DELAY), ("READ", "a", 47, DELAY)]), [(1, 0, false), (1, 0, false)]);
     }
 
     #[test]
     fn calls_that_are_put_off_are_bounded() {
         let mut delays = Delays::default();
-        for n in 0..1000 {
+        for n in 0..3000 {
             delays.take(&reply("OPEN", &format!("{n}"), n, GRACE));
         }
-        assert_eq!((delays.open.len(), delays.rows()[0].tries, delays.rows()[0].left), (OPEN_MAX, 1000, 1000));
-    }
-
-    fn told(version: u32, rows: &[Delayed], is_recalled: bool) -> Vec<(Blame, Severity, String)> {
-        let mut c = Connection { delayed: rows.to_vec(), ..Connection::default() };
-        c.nfs.version = version;
-        if is_recalled {
-            c.commands.push(crate::summary::Command { name: "CB_RECALL", count: 1, ..Default::default() });
-        }
-        findings(&c).into_iter().map(|f| (f.by, f.severity, f.text)).collect()
-    }
-
-    #[test]
-    fn a_long_wait_is_told_with_its_status() {
-        let at = |frame: u64| At { frame, time: frame as i64 * SECOND };
-        let row = |command, code, lasted| Delayed {
-            command,
-            status: Status(Family::Rpc, code),
-            tries: 3,
-            first: at(2),
-            last: at(9),
-            lasted,
-            left: 0,
-        };
-        let text = "answered OPEN 3 times with ERR_GRACE: to be tried again, for 7.00 s in all, frames 2 to 9, until \
-            another answer came";
-        assert_eq!(told(4, &[row("OPEN", GRACE, 7 * SECOND)], true), [(Blame::Server, Severity::Warn, text.into())]);
-        assert_eq!(told(4, &[row("OPEN", GRACE, SECOND / 2)], false), [], "a short wait is none");
-        let one = |version, row, is_recalled| told(version, &[row], is_recalled).remove(0);
-        assert!(one(3, row("READ", DELAY, 7 * SECOND), false).2.contains("ERR_JUKEBOX"));
-        assert_eq!(one(4, row("OPEN", DELAY, 7 * SECOND), true).0, Blame::Unknown, "it may wait for the client");
-        let lock = one(4, row("LOCK", v4::Status::DENIED.0, 7 * SECOND), false);
-        assert_eq!((lock.0, lock.1), (Blame::Unknown, Severity::Note), "somebody holds it");
-        assert_eq!(one(4, row("CB_RECALL", DELAY, 7 * SECOND), true).0, Blame::Client);
+        assert_eq!((delays.open.len(), delays.over.len()), (OPEN_MAX, CALLS_MAX));
     }
 }

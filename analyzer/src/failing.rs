@@ -11,15 +11,17 @@
 //! Requests of all connections between two hosts are looked at together: a session shares them out. \[MS-SMB2\] 2.2.2;
 //! RFC 1813 2.6; RFC 8881 15.1.
 
-use crate::delays;
 use crate::exchange::{Failing, Family, Status};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
+use crate::nfs_causes::{DENIED, NOT_SUPPORTED, cause_of_nfs};
 use crate::op::At;
 use crate::outcome::{Ending, Outcome, Success};
+use crate::put_off;
 use crate::report::{Connection, Handshake, Protocol, Report};
 use crate::stats::{AROUND, MOUNTS, is_callback};
 use crate::summary::FailingRun;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use rdmascope_dissector::frame::Addr;
 use rdmascope_dissector::text::Elapsed;
@@ -52,9 +54,8 @@ struct Run {
 
 /// Reports commands whose requests failed to the end.
 pub(crate) fn conclude(report: &mut Report) {
-    delays::explain_slow(report);
-    let delayed: Vec<Finding> = report.connections.iter().flat_map(delays::findings).collect();
-    for finding in findings(&report.connections).into_iter().chain(delayed) {
+    put_off::explain_slow(report);
+    for finding in findings(&report.connections).into_iter().chain(put_off::findings(&report.connections)) {
         report.findings.add(finding);
     }
     for (place, took) in mounted_later(&report.connections) {
@@ -62,8 +63,11 @@ pub(crate) fn conclude(report: &mut Report) {
         let (id, Some(outcome)) = (connection.id, connection.outcome.as_mut()) else { continue };
         outcome.success = Success::Replaced;
         if let Some((rule, by)) = outcome.cause {
-            let text = format_args!("; it was mounted over another connection {} after it", Elapsed(took));
-            report.findings.lower(rule, Some(id), by, Severity::Note, text);
+            let text = match took {
+                0 => String::from("; another connection serves it"),
+                _ => format!("; it was mounted over another connection {} after it", Elapsed(took)),
+            };
+            report.findings.lower(rule, Some(id), by, Severity::Note, format_args!("{text}"));
         }
     }
 }
@@ -78,6 +82,11 @@ fn mounted_later(connections: &[Connection]) -> Vec<(usize, i64)> {
     let is_mounted = |name: &str| MOUNTS.contains(&name) || WORK.contains(&name);
     let later = |c: &Connection| {
         let others = connections.iter().filter(|other| hosts(other) == hosts(c) && other.id != c.id);
+        // who asks if a program is there mounts nothing, where it does on another connection
+        let is_question = c.commands.iter().all(|row| row.name == "NULL");
+        if is_question && others.clone().flat_map(|other| &other.commands).any(|row| row.worked.is_some()) {
+            return Some(0);
+        }
         // on a connection that began later, anything that a client does not do before it mounts
         let is_new = |other: &Connection, name: &str| other.first >= c.last && !AROUND.contains(&name);
         let rows = others.flat_map(|other| other.commands.iter().map(move |row| (other, row)));
@@ -238,67 +247,6 @@ fn cause(status: Status) -> Option<&'static str> {
     })
 }
 
-/// Cause of failures with a status of NFS (RFC 8881 15.1; the numbers that version 3 has too mean the same).
-const fn cause_of_nfs(status: v4::Status) -> Option<&'static str> {
-    use v4::Status as S;
-    Some(match status {
-        S::GRACE => delays::GRACE,
-        S::DELAY => delays::DELAY,
-        S::SHARE_DENIED | S::LOCKED => {
-            "Somebody else has the file open, or a part of it locked, so that nobody else may"
-        }
-        S::WRONGSEC => "The export wants another security flavor (sec=) than the client uses",
-        S::OLD_STATEID | S::BAD_SEQID | S::SEQ_MISORDERED | S::SEQ_FALSE_RETRY | S::BADSLOT | S::BAD_HIGH_SLOT => {
-            "Client and server do not agree on the order of the client's requests, or on the slots of the session"
-        }
-        S::RETRY_UNCACHED_REP => {
-            "The client sent a request again whose reply the server did not keep: if it was executed is not known"
-        }
-        S::CONN_NOT_BOUND_TO_SESSION => "The client did not bind this connection to its session before it used it",
-        S::EXPIRED => "The client's lease ran out: the server dropped what it had open and locked",
-        S::ADMIN_REVOKED => "An administrator of the server revoked what the client had open or locked",
-        S::DELEG_REVOKED => "The client did not return a delegation in time: the server revoked it",
-        S::ROFS => "The file system or its export is read-only",
-        S::PERM | S::ACCESS => DENIED,
-        S::MOVED => "The file system is on another server now",
-        S::NOTSUPP | S::ATTRNOTSUPP => NOT_SUPPORTED,
-        _ => return None,
-    })
-}
-
-/// Cause of a mount that the server refused with a status, to the last command of it.
-pub(crate) fn why_unmounted(status: Status) -> Option<&'static str> {
-    use v4::Status as S;
-    if status.0 != Family::Rpc {
-        return None;
-    }
-    Some(match status.number().map(v4::Status) {
-        None if status.is_unauthenticated() => {
-            "The server refuses the credential: another security flavor, or a port above 1023"
-        }
-        None => "The server does not serve this program, or this version of it, over this transport",
-        Some(S::NOENT) => "The server has no such path, or does not export it: compare it with the list of exports",
-        Some(S::NOTDIR) => "The path that was to be mounted is no directory",
-        Some(S::PERM | S::ACCESS) => {
-            "The export does not allow this client: its address, its port (above 1023), or its security flavor"
-        }
-        Some(S::STALE) => {
-            "The server does not know the file handle of the export: it was changed or unmounted meanwhile"
-        }
-        Some(S::SERVERFAULT | S::IO) => "The server failed while it looked for the path: its log says more",
-        Some(S::DELAY) => delays::DELAY,
-        Some(S::CLID_INUSE) => "Another client uses the same name: give each its own (nfs4_unique_id)",
-        Some(S::MINOR_VERS_MISMATCH) => "The server does not speak this minor version of NFS 4 (vers=)",
-        Some(status) => return cause_of_nfs(status),
-    })
-}
-
-/// Cause of requests that a server cannot do.
-const NOT_SUPPORTED: &str = "The server, or the file system behind it, cannot do what is asked for";
-
-/// Cause of a refused access.
-const DENIED: &str = "The user has no permission: of the share or export, or of the file";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -422,11 +370,8 @@ mod tests {
     #[test]
     fn the_cause_follows_the_status() {
         let why = |status: v4::Status| cause(Status(Family::Rpc, status.0));
-        assert_eq!(why(v4::Status::GRACE), Some(delays::GRACE));
-        assert_eq!(why(v4::Status::DELAY), Some(delays::DELAY));
+        assert_eq!(why(v4::Status::GRACE), cause_of_nfs(v4::Status::GRACE));
         assert!(why(v4::Status::RETRY_UNCACHED_REP).is_some_and(|why| why.contains("did not keep")));
-        let unmounted = |status: v4::Status| why_unmounted(Status(Family::Rpc, status.0)).unwrap_or_default();
-        assert!(unmounted(v4::Status::NOENT).contains("path") && unmounted(v4::Status::ACCESS).contains("export"));
     }
 
     #[test]

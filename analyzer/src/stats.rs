@@ -391,9 +391,9 @@ impl Commands {
         &self.failures
     }
 
-    /// Those that the other side put off, by command and status.
+    /// Those that the other side put off.
     pub fn delayed(&self) -> Vec<Delayed> {
-        self.delays.rows()
+        self.delays.calls()
     }
 
     /// The rows of all commands.

@@ -376,7 +376,10 @@ impl RpcRdma {
 
     /// True if an end has calls outstanding for which it had no credits, as far as is known yet.
     pub fn is_beyond_credits(&self, caller: End) -> bool {
-        self.credits[caller.index()].beyond.is_some()
+        let credits = &self.credits[caller.index()];
+        let granted = credits.granted.known().map(|granted| granted.max(1));
+        // of a grant that was lowered just now it is not known if the caller knew of it
+        credits.beyond.is_some() || granted.is_some_and(|granted| credits.outstanding > granted)
     }
 
     /// Messages are missing: outstanding calls and grants are not known for sure.

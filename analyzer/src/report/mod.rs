@@ -139,7 +139,7 @@ pub struct Connection {
     /// Time of its requests by owner. A compound counts once; a request that waits for something to happen does not
     /// count.
     pub time: Time,
-    /// Calls that were put off, by command and status.
+    /// Calls that were put off.
     pub delayed: Vec<crate::delays::Delayed>,
     /// By end: time of requests that it was itself slow to answer, in ns.
     pub slow_time: [i64; 2],

@@ -12,8 +12,8 @@
 //! own.
 
 use crate::exchange::Status;
-use crate::failing::why_unmounted;
 use crate::finding::{Blame, Certainty, Finding, Findings, Rule, Severity, Site};
+use crate::nfs_causes::why_unmounted;
 use crate::op::At;
 use crate::report::{Command, Connection, Handshake, Protocol, Transport};
 use crate::rpcbind::NFS_PORT;
@@ -428,7 +428,10 @@ fn refused_path(c: &Connection) -> Option<(&'static str, Status)> {
         let row = c.commands.iter().find(|row| row.name == name)?;
         let (at, status) = row.last.and_then(|(at, status)| Some((at, status?)))?;
         let goes_on = |row: &Command| row.name != name && row.last.is_some_and(|(later, _)| later > at);
-        let is_last = !c.commands.iter().any(|row| !AROUND.contains(&row.name) && goes_on(row));
+        // who mounts goes on at once from one step to the next; who looks for a name later is a user
+        let before = c.commands.iter().filter_map(|row| row.worked).filter(|worked| *worked < at).max();
+        let is_user = name == "LOOKUP" && before.is_some_and(|before| at.since(before) > PATIENCE);
+        let is_last = !is_user && !c.commands.iter().any(|row| !AROUND.contains(&row.name) && goes_on(row));
         (is_last && row.errors <= FEW && end.since(at) < PATIENCE).then_some((row.name, status))
     };
     let is_set_up = || done().any(|row| matches!(row.name, "CREATE_SESSION" | "SETCLIENTID_CONFIRM"));
@@ -817,8 +820,10 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
         let id = Some(connection.id);
         findings.weaken(|f| f.connection == id && is_silence(f.rule) && Some(f.by) != Some(outcome.blame()));
     }
-    if outcome.ending == Ending::NoMount && refused_mount(connection).is_some_and(|(command, _)| command == "LOOKUP") {
-        // it may have been a user who looked for a name and unmounted at once
+    if outcome.ending == Ending::NoMount
+        && refused_mount(connection).is_some_and(|(command, _)| matches!(command, "LOOKUP" | "NULL"))
+    {
+        // it may have been a user who looked for a name and unmounted at once, or a tool that asks for versions
         outcome.certainty = Certainty::Guess;
     }
     weaken_silence(connection, findings);

@@ -77,8 +77,13 @@ impl Listener<'_> {
     fn not_ready(&mut self, at: At, by: End, (timer, psn): (u8, u32), of: Option<Operation>) {
         let takes_receive = of.is_some_and(|of| of.takes_receive);
         let is_excused = takes_receive && self.had_no_credit(by.peer());
-        let (blame, certainty) =
-            if is_excused { (Blame::Unknown, Certainty::Guess) } else { (self.blame(by), Certainty::Certain) };
+        // what the sender had outstanding is not known where the capture lacks some of it
+        let is_unknown = takes_receive && self.connection.missed.anything();
+        let (blame, certainty) = match (is_excused, is_unknown) {
+            (true, _) => (Blame::Unknown, Certainty::Guess),
+            (false, true) => (self.blame(by), Certainty::IfNothingWasMissed),
+            (false, false) => (self.blame(by), Certainty::Certain),
+        };
         let wait = f64::from(rdmascope_dissector::wire::ib::ext::rnr_timer(timer)) / 1000.0;
         let what = match of.map(|of| of.verb) {
             Some(Verb::Send | Verb::SendInvalidate) => "Send",
@@ -589,6 +594,7 @@ mod tests {
         let found = |of: Option<Operation>, overruns: bool| {
             let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
             connection.roles.learn(End::A, Source::Port);
+            End::BOTH.into_iter().for_each(|end| connection.missed.captured(end, At::default()));
             let mut env = Env::new(Options::default(), alone::Listener::default());
             let mut flow = Listener { connection: &mut connection, env: &mut env };
             if overruns {
