@@ -851,7 +851,7 @@ impl IbFlow {
                 let arrived = requests.largest().max(responses.largest()).max(stuck.arrived);
                 (stuck.length > arrived || stuck.arrived >= stuck.length).then_some(Stuck { arrived, ..stuck })
             }),
-            never_came: self.sizes.each_ref().map(|[requests, _]| requests.missing(self.mtu.unwrap_or(0), 2)),
+            never_came: self.sizes.each_ref().map(|[requests, _]| requests.missing(self.mtu.unwrap_or(0), 1)),
         }
     }
 
@@ -999,11 +999,19 @@ impl IbFlow {
         let peer = by.peer().index();
         if self.senders[by.index()].acked.is_none() && self.requests[peer].0 >= SPEAKS {
             Speaks::Always
-        } else if self.senders[peer].last.since(found.from) > found.lasted() / 8 {
+        } else if self.senders[peer].last.since(found.from) > found.lasted() / 8 || self.repeats(by.peer(), found) {
             Speaks::Meanwhile
         } else {
             Speaks::Not
         }
+    }
+
+    /// True if an end sent requests again while its peer was not answered.
+    fn repeats(&self, by: End, found: &Unanswered) -> bool {
+        let is_later = |at: At| at.since(found.from) > found.lasted() / 8;
+        let under_way = self.senders[by.index()].recovery.as_ref().and_then(|recovery| recovery.last_again());
+        let repeated = self.losses[by.index()].as_ref().map(|losses| losses.repeated.last);
+        under_way.or(repeated).is_some_and(is_later)
     }
 
     /// The recovery that is under way, or one that begins.

@@ -221,6 +221,11 @@ impl Recovery {
         is_again.then(|| self.last_sent.time.saturating_add(way).saturating_add(HELD_BACK))
     }
 
+    /// The last time that a packet was sent again, or in its place.
+    pub fn last_again(&self) -> Option<At> {
+        (self.last_sent != self.begin).then_some(self.last_sent)
+    }
+
     /// True if NAKs asked for packets.
     pub fn is_asked(&self) -> bool {
         self.naks > 0

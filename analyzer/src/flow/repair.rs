@@ -590,7 +590,7 @@ impl Repair {
         /// Bytes of options that segments have at most.
         const OPTIONS: u32 = 40;
         let full = u32::from(self.mss.min(own)).saturating_sub(OPTIONS);
-        self.sizes.missing(full, full)
+        self.sizes.missing(full, self.sizes.largest())
     }
 
     /// Bytes of the largest segment that the receiver takes; 0 if that is unknown.

@@ -107,8 +107,8 @@ impl Sizes {
                     (stuck.number, stuck.length) = (number, length);
                 }
             }
-            // a sender goes back to the first one that is missing
-            Some(stuck) if not_before(begin, stuck.begin) => {}
+            // a sender goes back to the first one that is missing, and repeats all behind it
+            Some(stuck) if not_before(begin, stuck.begin) => stuck.is_small_behind |= length < stuck.length / 2,
             _ => {
                 let (first, last, again) = (at, at, 1);
                 let asked = if *asked_for == begin { *times } else { 0 };
@@ -188,11 +188,11 @@ impl Sizes {
         *missing = Some((first, known.saturating_add(count)));
     }
 
-    /// Packets that never came by, of a direction whose full packets have so many bytes (0 if that is unknown); `least`
-    /// of them are more than one small packet.
-    pub fn missing(&self, full: u32, least: u32) -> Option<NeverCame> {
+    /// Packets that never came by, of a direction whose full packets have so many bytes (0 if that is unknown); more than
+    /// `one` of them are more than one small packet.
+    pub fn missing(&self, full: u32, one: u32) -> Option<NeverCame> {
         let (arrived, missing) = (self.arrived, self.open.as_ref()?.missing);
-        let is_small = |count: u32| arrived > 0 && arrived < full && count >= least;
+        let is_small = |count: u32| arrived > 0 && arrived < full && count > one;
         missing.map(|(at, count)| NeverCame { at, count, arrived, is_small: is_small(count) })
     }
 
@@ -286,13 +286,15 @@ mod tests {
             sizes.sent((20, 20), 4096);
             sizes.arrived(20);
             sizes.sent((21, 21), 4096);
-            sizes.again(at(1), (21, 21), 4096);
             sizes.sent((22, 22), behind);
-            (2..9).for_each(|n| sizes.again(at(n), (21, 21), 4096));
+            for n in 1..9 {
+                sizes.again(at(n), (21, 21), 4096);
+                sizes.again(at(n), (22, 22), behind);
+            }
             (0..asked).for_each(|_| sizes.asked(21));
             sizes.stuck().map(|stuck| (stuck.length, stuck.arrived))
         };
-        assert_eq!([no_more(3, 50), no_more(2, 50)], [Some((4096, 4096)), None]);
+        assert_eq!([no_more(3, 50), no_more(2, 50), no_more(3, 4096)], [Some((4096, 4096)), None, None]);
     }
 
     #[test]

@@ -79,10 +79,12 @@ fn is_about(c: &Connection, finding: &Finding, (at, [_, told], undelivered): &Un
     let is_sent_by = |side: usize| {
         let [from, to] = [c.peers[side], c.peers[1 - side]];
         let is_its = match c.transport {
-            // probes go to that port too, but to no queue pair
+            // probes go to that port too, but to no queue pair, and from other ports
             Some(Transport::RoceV2) => {
                 let is_roce = undelivered.protocol == 17 && undelivered.ports[1] == ROCE_V2;
-                is_roce && undelivered.queue_pair.is_some() && undelivered.queue_pair == to.qp
+                let sent_from = || c.network.directions[side].ports.rows().iter().map(|(port, _)| *port);
+                let is_its_port = || sent_from().any(|port| port == undelivered.ports[0]);
+                is_roce && undelivered.queue_pair.map_or_else(is_its_port, |qp| to.qp == Some(qp))
             }
             Some(Transport::Iwarp | Transport::Tcp) => {
                 undelivered.protocol == 6 && undelivered.ports == [from.port, to.port]
@@ -215,6 +217,23 @@ mod tests {
             after(9, 2, PORTS, Reason::Prohibited, 12),
         ];
         assert_eq!(others.map(|(by, text, _)| (by, text)), [(); 3].map(|()| (Blame::Server, "was silent".into())));
+    }
+
+    #[test]
+    fn icmp_about_roce_is_of_its_queue_pair_or_of_its_ports() {
+        let address = |host| Addr::V4([192, 0, 2, host]);
+        let is_about = |port: u16, queue_pair: Option<u32>| {
+            let mut c = Connection { transport: Some(Transport::RoceV2), ..connection(1, 2, Vec::new()) };
+            c.peers[1].qp = Some(0x11);
+            c.network.directions[0].ports.add(0xc001, 5);
+            let site = Site { connection: Some(1), frame: 5, time_ns: SECOND };
+            let finding = Finding::new(Rule::PeerSilent, Blame::Server, site, Certainty::Guess, "was silent");
+            let (reason, ports) = (Reason::Prohibited, [port, ROCE_V2]);
+            let told = Unreachable { reason, protocol: 17, to: address(1), ports, queue_pair };
+            is_about(&c, &finding, &(At { frame: 6, time: SECOND }, [address(9), address(2)], told))
+        };
+        assert_eq!([is_about(1, Some(0x11)), is_about(0xc001, Some(0x12))], [true, false]);
+        assert_eq!([is_about(0xc001, None), is_about(1, None)], [true, false], "a short quote, and a probe");
     }
 
     #[test]
