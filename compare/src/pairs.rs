@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 const COPIES_MAX: usize = 32;
 /// A copy that a mirror makes follows within this time in ns, if datagrams have an identification.
 const SAME_DATAGRAM: i64 = 1_000_000;
-/// The same, if they have none and nothing was asked for again: no timeout of a sender is so short.
+/// The same, if they have none, nothing was asked for again, and nearly all packets of the direction come twice: a sender
+/// that goes back repeats a part of them.
 const SAME_CONTENTS: i64 = 500_000;
-/// The same for what is not numbered.
+/// The same of others, and of what is not numbered.
 pub(crate) const SAME_MOMENT: i64 = 20_000;
 /// By how much, in ns, a packet may take longer than those that are known.
 const LONGEST_DELAY: i64 = 100_000_000;
@@ -129,6 +130,27 @@ pub(crate) struct Copies {
 
 impl Copies {
     pub(crate) fn new(packets: &[Seen], plain: bool) -> Self {
+        let (first, unmarked) = Self::where_mirrored(packets, plain, |_| true);
+        if unmarked.is_empty() {
+            return first;
+        }
+        let mut all: HashMap<Flow, usize> = HashMap::new();
+        packets.iter().for_each(|packet| *all.entry(flow(packet)).or_default() += 1);
+        let is_mirrored = |flow: &Flow| {
+            let copies = unmarked.get(flow).copied().unwrap_or_default();
+            copies * 5 >= (all.get(flow).copied().unwrap_or_default() - copies) * 4
+        };
+        Self::where_mirrored(packets, plain, is_mirrored).0
+    }
+
+    /// The same where a mirror shows nearly all packets of some directions twice; and the copies of datagrams without
+    /// identification, by direction.
+    fn where_mirrored(
+        packets: &[Seen],
+        plain: bool,
+        is_mirrored: impl Fn(&Flow) -> bool,
+    ) -> (Self, HashMap<Flow, usize>) {
+        let mut unmarked: HashMap<Flow, usize> = HashMap::new();
         let mut this = Self { is_copy: vec![false; packets.len()], of: HashMap::new() };
         // the last packet with each key and each mark of its sender, the last one of each direction, and the last one to
         // each host that asks for repetitions
@@ -149,21 +171,30 @@ impl Copies {
             let is_copy = is_same
                 && match (packet.copy.0, packet.content.kind()) {
                     (0, Some(kind)) => {
-                        is_near(SAME_CONTENTS) && asked.get(&(flow.2, flow.1, kind)).is_none_or(|place| *place < first)
+                        // a sender that goes back has others between
+                        let is_next = before == Some(*this.of(first).last().unwrap_or(&first));
+                        let limit = if is_mirrored(&flow) { SAME_CONTENTS } else { SAME_MOMENT };
+                        is_near(limit)
+                            && (is_next || is_mirrored(&flow))
+                            && asked.get(&(flow.2, flow.1, kind)).is_none_or(|place| *place < first)
                     }
                     (0, None) => {
                         let newest = *this.of(first).last().unwrap_or(&first);
-                        is_near(SAME_MOMENT) && before == Some(newest)
+                        // an end may say the same twice
+                        is_near(SAME_MOMENT) && before == Some(newest) && is_mirrored(&flow)
                     }
                     _ => is_near(SAME_DATAGRAM),
                 };
             if is_copy {
+                if packet.copy.0 == 0 {
+                    *unmarked.entry(flow).or_default() += 1;
+                }
                 this.is_copy[place] = true;
                 this.of.entry(first).or_default().push(place);
                 last.insert(key, first);
             }
         }
-        this
+        (this, unmarked)
     }
 
     pub(crate) fn of(&self, place: usize) -> &[usize] {
