@@ -24,8 +24,10 @@ pub struct Stuck {
     pub last: At,
     /// Number of times that it was sent again.
     pub again: u32,
-    /// Number of times that the receiver asked for it.
+    /// Number of times that the receiver asked for it, each after another try.
     pub asked: u32,
+    /// The tries that had been made when it asked last.
+    pub tries: u32,
     /// True if it did because a packet behind it arrived, which may have been a small one.
     pub is_small_behind: bool,
     /// Bytes of payload of the largest packet that arrived.
@@ -63,8 +65,8 @@ struct Open {
     waiting: Vec<Waiting>,
     /// The last packet that was not larger: where it begins.
     small: Option<u32>,
-    /// The packet that the receiver asked for last, and how often it did.
-    asked: (u32, u32),
+    /// The packet that the receiver asked for last.
+    asked: Option<u32>,
     stuck: Option<Stuck>,
     /// Packets that never came by: where the direction goes on, and their number.
     missing: Option<(At, u32)>,
@@ -96,7 +98,7 @@ impl Sizes {
     /// A packet is sent again.
     pub fn again(&mut self, at: At, (begin, number): (u32, u32), length: u32) {
         let arrived = self.arrived;
-        let Open { stuck: known, small, asked: (asked_for, times), .. } = &mut **self.open.get_or_insert_default();
+        let Open { stuck: known, small, asked, .. } = &mut **self.open.get_or_insert_default();
         let is_small_behind = small.is_some_and(|small| small != begin && not_before(small, begin));
         match known {
             Some(stuck) if stuck.begin == begin => {
@@ -110,9 +112,10 @@ impl Sizes {
             // a sender goes back to the first one that is missing, and repeats all behind it
             Some(stuck) if not_before(begin, stuck.begin) => stuck.is_small_behind |= length < stuck.length / 2,
             _ => {
-                let (first, last, again) = (at, at, 1);
-                let asked = if *asked_for == begin { *times } else { 0 };
-                *known = Some(Stuck { begin, number, length, first, last, again, asked, is_small_behind, arrived });
+                let (first, last, again, tries) = (at, at, 1, 0);
+                let asked = u32::from(*asked == Some(begin));
+                *known =
+                    Some(Stuck { begin, number, length, first, last, again, asked, tries, is_small_behind, arrived });
             }
         }
     }
@@ -161,10 +164,10 @@ impl Sizes {
     /// The receiver asks for a packet, for whatever reason.
     pub fn wanted(&mut self, number: u32) {
         let Some(open) = &mut self.open else { return };
-        let before = if open.asked.0 == number { open.asked.1 } else { 0 };
-        open.asked = (number, before.saturating_add(1));
-        if let Some(stuck) = open.stuck.as_mut().filter(|stuck| stuck.begin == number) {
-            stuck.asked = stuck.asked.saturating_add(1);
+        open.asked = Some(number);
+        let is_it = |stuck: &&mut Stuck| stuck.begin == number && stuck.again > stuck.tries;
+        if let Some(stuck) = open.stuck.as_mut().filter(is_it) {
+            (stuck.asked, stuck.tries) = (stuck.asked.saturating_add(1), stuck.again);
         }
     }
 
@@ -250,8 +253,8 @@ mod tests {
         sizes.again(at(5), (6, 6), 200);
         sizes.asked(6);
         assert_eq!(sizes.stuck().map(|stuck| (stuck.length, stuck.asked)), Some((4096, 0)));
-        sizes.asked(5);
-        assert_eq!(sizes.stuck().map(|stuck| stuck.asked), Some(1));
+        (0..2).for_each(|_| sizes.asked(5));
+        assert_eq!(sizes.stuck().map(|stuck| stuck.asked), Some(1), "it was not tried in between");
         sizes.again(at(6), (4, 4), 300);
         assert_eq!(sizes.stuck(), None, "that one was tried once");
         (7..9).for_each(|n| sizes.again(at(n), (4, 4), 300));
@@ -290,8 +293,10 @@ mod tests {
             for n in 1..9 {
                 sizes.again(at(n), (21, 21), 4096);
                 sizes.again(at(n), (22, 22), behind);
+                if n <= u64::from(asked) {
+                    sizes.asked(21);
+                }
             }
-            (0..asked).for_each(|_| sizes.asked(21));
             sizes.stuck().map(|stuck| (stuck.length, stuck.arrived))
         };
         assert_eq!([no_more(3, 50), no_more(2, 50), no_more(3, 4096)], [Some((4096, 4096)), None, None]);

@@ -171,7 +171,7 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
     }
     let emit = &mut |finding: Finding| {
         // packets that appear again may be a mirror's
-        let rests_on_copies = [rules.lost, rules.overtaken, rules.needless].contains(&finding.rule);
+        let rests_on_copies = [rules.lost, rules.overtaken, rules.needless, Rule::PathMtu].contains(&finding.rule);
         let doubted = flow.may_be_mirrored
             && flow.copies_known == [false; 2]
             && rests_on_copies
@@ -705,8 +705,8 @@ fn too_large(
     const SMALL: u32 = 512;
     /// Times that a link which loses packets does not explain.
     const CERTAIN: u32 = 5;
-    /// Times that a small packet behind it arrives by chance.
-    const TWICE: u32 = 2;
+    /// Times that a small packet behind it arrives, and it is lost, where a link that loses packets does not explain that.
+    const OFTEN: u32 = 4;
     // one that asks for nothing may be gone
     let is_it = |stuck: &Stuck| stuck.length >= SMALL && stuck.arrived > 0 && stuck.asked > 0;
     let Some(stuck) = stuck.filter(is_it) else { return false };
@@ -714,7 +714,7 @@ fn too_large(
         return false;
     }
     let is_new = stuck.length > stuck.arrived;
-    let is_clear = is_new && stuck.is_small_behind && stuck.asked >= TWICE && stuck.again >= CERTAIN;
+    let is_clear = is_new && stuck.is_small_behind && stuck.asked >= OFTEN && stuck.again >= CERTAIN;
     let is_sure = is_clear && !connection.missed.anything();
     let certainty = if is_sure { Certainty::IfNothingWasMissed } else { Certainty::Guess };
     let (way, unit, times) = (Direction(connection, by), rules.unit, stuck.again.saturating_add(1));
@@ -1233,8 +1233,12 @@ mod tests {
         sizes.arrived(1);
         sizes.sent((2, 2), length);
         sizes.sent((3, 3), 50);
-        (0..again).for_each(|n| sizes.again(at(10 + n), (2, 2), length));
-        (0..asked).for_each(|_| sizes.asked(2));
+        for n in 0..again {
+            sizes.again(at(10 + n), (2, 2), length);
+            if n < u64::from(asked) {
+                sizes.asked(2);
+            }
+        }
         sizes.stuck()
     }
 
@@ -1247,16 +1251,16 @@ mod tests {
             found(packet).into_iter().map(|(rule, certainty, _)| (rule, certainty)).collect::<Vec<_>>()
         };
         let (large, silent) = (|certainty| vec![(Rule::PathMtu, certainty)], vec![(Rule::PeerSilent, SURE)]);
-        assert_eq!(rules(stuck(4096, 5, 2)), large(SURE));
-        assert_eq!([rules(stuck(4096, 4, 2)), rules(stuck(4096, 5, 1))], [large(GUESS), large(GUESS)], "chance");
-        assert_eq!(rules(stuck(511, 5, 2)), silent, "that passes everywhere");
+        assert_eq!(rules(stuck(4096, 5, 4)), large(SURE));
+        assert_eq!([rules(stuck(4096, 4, 4)), rules(stuck(4096, 5, 3))], [large(GUESS), large(GUESS)], "chance");
+        assert_eq!(rules(stuck(511, 5, 4)), silent, "that passes everywhere");
         assert_eq!(rules(stuck(4096, 5, 0)), silent, "it may be gone");
         assert_eq!(
-            found(stuck(4096, 5, 2))[0].2,
+            found(stuck(4096, 5, 4))[0].2,
             "no packet from the client to the server with more than 100 bytes of payload arrived: one with 4096 was \
              sent 6 times (the last in frame 14), and its receiver asked for it"
         );
-        let before = stuck(4096, 5, 2).map(|stuck| Stuck { arrived: 4096, ..stuck });
+        let before = stuck(4096, 5, 4).map(|stuck| Stuck { arrived: 4096, ..stuck });
         assert_eq!(rules(before), large(GUESS));
         assert!(
             found(before)[0]
