@@ -847,7 +847,9 @@ impl IbFlow {
             may_be_mirrored: self.doubles.are_some()
                 || may_be_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again)),
             stuck: self.sizes.each_ref().map(|[requests, responses]| {
-                let stuck = requests.stuck().or_else(|| responses.stuck())?;
+                // who asks for Responses again does so by its timer, and not because others arrived
+                let unasked = |stuck: Stuck| Stuck { is_small_behind: false, ..stuck };
+                let stuck = requests.stuck().or_else(|| responses.stuck().map(unasked))?;
                 let arrived = requests.largest().max(responses.largest()).max(stuck.arrived);
                 (stuck.length > arrived || stuck.arrived >= stuck.length).then_some(Stuck { arrived, ..stuck })
             }),
