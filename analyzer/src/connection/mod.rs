@@ -772,6 +772,11 @@ impl ConnectionState {
         if self.tick > FINE { self.tick } else { 0 }
     }
 
+    /// True if it carries storage, or RDMA of any kind: what other TCP connections lack is nobody's concern.
+    pub(crate) fn is_of_storage(&self) -> bool {
+        self.transport.is_some_and(Transport::is_rdma) || self.protocol() != Protocol::Unknown
+    }
+
     /// True if TCP carries it.
     pub(crate) fn is_over_tcp(&self) -> bool {
         matches!(self.transport, Some(Transport::Tcp | Transport::Iwarp))

@@ -13,7 +13,7 @@ use crate::op::{At, End, RdmaOp, StreamBytes};
 use crate::pieces::Assembly;
 use crate::roles::Source;
 use crate::series::Trouble;
-use crate::summary::{Handshake, Protocol, Transport};
+use crate::summary::{Handshake, Transport};
 use alloc::string::String;
 use rdmascope_dissector::text::Elapsed as Milliseconds;
 use rdmascope_dissector::trace::Trace;
@@ -265,9 +265,7 @@ impl FlowSink for Listener<'_> {
                 self.env.findings.lower(Rule::TcpReset, Some(self.connection.id), blame, Severity::Note, more);
             }
             FlowFact::Gap(gap) => {
-                if self.connection.transport == Some(Transport::Iwarp)
-                    || self.connection.protocol() != Protocol::Unknown
-                {
+                if self.connection.is_of_storage() {
                     self.lost(at, &gap, "byte");
                 } else {
                     self.connection.missed.gap(by, at);

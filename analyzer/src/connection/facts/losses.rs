@@ -184,7 +184,7 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
     needless(connection, losses(), rules, emit);
     damaged(connection, flow, losses(), rules, emit);
     for (by, missing) in End::BOTH.into_iter().zip(flow.never_came) {
-        if let Some(missing) = missing {
+        if let Some(missing) = missing.filter(|_| connection.is_of_storage()) {
             never_came(connection, by, &missing, rules, emit);
         }
     }
@@ -709,7 +709,7 @@ fn too_large(
     const OFTEN: u32 = 4;
     // one that asks for nothing may be gone
     let is_it = |stuck: &Stuck| stuck.length >= SMALL && stuck.arrived > 0 && stuck.asked > 0;
-    let Some(stuck) = stuck.filter(is_it) else { return false };
+    let Some(stuck) = stuck.filter(|stuck| is_it(stuck) && connection.is_of_storage()) else { return false };
     if connection.missed.is_missing(by.peer(), stuck.first, stuck.last) {
         return false;
     }
@@ -864,6 +864,7 @@ mod tests {
     use crate::flow::losses::Unanswered;
     use crate::flow::sizes::Sizes;
     use crate::roles::Source;
+    use crate::summary::Transport;
     use alloc::string::ToString;
     use alloc::vec;
     use alloc::vec::Vec;
@@ -889,6 +890,7 @@ mod tests {
     fn findings(is_tcp: bool, change: Change<'_>) -> Vec<Finding> {
         let (mut connection, mut losses) = (ConnectionState::default(), [Losses::default(), Losses::default()]);
         End::BOTH.into_iter().for_each(|end| connection.missed.captured(end, At::default()));
+        connection.transport = Some(if is_tcp { Transport::Iwarp } else { Transport::RoceV2 });
         connection.roles.learn(End::A, Source::Port);
         let mut view = LossView { is_tcp, ..LossView::default() };
         change(&mut connection, &mut losses, &mut view);
@@ -1284,6 +1286,11 @@ mod tests {
         let small = "; nothing that arrived has more than 100 bytes of payload";
         assert_eq!(found(false, 16, true), [(Rule::PathMtu, Blame::Network, GUESS, format!("{text}{small}"))]);
         assert!(found(true, 1, false)[0].3.starts_with("1 byte from the server to the client never came"));
+        let other = findings(true, &|connection, _, view| {
+            connection.transport = Some(Transport::Tcp);
+            view.never_came[1] = Some(NeverCame { at: at(9), count: 16, arrived: 100, is_small: true });
+        });
+        assert_eq!(other.len(), 0, "a TCP connection without storage");
     }
 
     #[test]
