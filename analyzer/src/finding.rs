@@ -54,6 +54,16 @@ pub enum Blame {
 }
 
 impl Blame {
+    /// The side as the subject of a sentence; `None` for what is no side.
+    const fn side(self) -> Option<&'static str> {
+        match self {
+            Self::Client => Some("the client"),
+            Self::Server => Some("the server"),
+            Self::Unknown => Some("one of the two sides"),
+            Self::Network | Self::Capture => None,
+        }
+    }
+
     /// Name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -205,12 +215,7 @@ impl Finding {
     /// The first occurrence as a whole sentence. If the text is only a predicate, `subject` is put in front of it;
     /// without one, the side that did it: "The client".
     pub fn sentence(&self, subject: Option<&str>) -> String {
-        let side = match self.by {
-            Blame::Client => "The client",
-            Blame::Server => "The server",
-            Blame::Unknown => "One of the two sides",
-            Blame::Network | Blame::Capture => return sentence(&self.text),
-        };
+        let Some(side) = self.by.side() else { return sentence(&self.text) };
         if is_predicate(&self.text) {
             sentence(&format!("{} {}", subject.unwrap_or(side), self.text))
         } else {
@@ -449,13 +454,9 @@ impl Findings {
         }
         let Some(at) = self.index.remove(&(rule, connection, by)) else { return false };
         let finding = &mut self.kept[at];
-        let subject = match by {
-            Blame::Client => "the client ",
-            Blame::Server => "the server ",
-            Blame::Unknown => "one of the two sides ",
-            Blame::Network | Blame::Capture => "",
-        };
-        finding.text.insert_str(0, subject);
+        if let Some(side) = by.side() {
+            finding.text = format!("{side} {}", finding.text);
+        }
         finding.by = Blame::Network;
         self.index.insert(key, at);
         true

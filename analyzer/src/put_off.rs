@@ -8,11 +8,10 @@ use crate::nfs_causes::{DELAY, GRACE};
 use crate::report::{Connection, Report};
 use crate::stats::is_callback;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use rdmascope_dissector::frame::Addr;
-use rdmascope_dissector::text::Elapsed;
+use rdmascope_dissector::text::{Elapsed, Times};
 use rdmascope_dissector::wire::nfs::{v3, v4};
 
 /// ns in all from which on it is worth a word.
@@ -138,11 +137,6 @@ fn finding(sum: &Sum<'_>, connections: &[&Connection], around: &[&Connection]) -
         _ => format!("{status}"),
     };
     let tries: u64 = calls.iter().map(|call| call.tries).sum();
-    let times = match tries {
-        1 => String::from("once"),
-        2 => String::from("twice"),
-        _ => format!("{tries} times"),
-    };
     let what = if is_lock { "somebody else held the lock" } else { "to be tried again" };
     let is_left = calls.iter().any(|call| !call.is_served);
     // the capture may lack what came in the end
@@ -154,7 +148,8 @@ fn finding(sum: &Sum<'_>, connections: &[&Connection], around: &[&Connection]) -
     };
     let who = if by == Blame::Unknown { "The server " } else { "" };
     let text = format!(
-        "{who}answered {command} {times} with {name}: {what}, for {} in all, frames {} to {}, {end}",
+        "{who}answered {command} {} with {name}: {what}, for {} in all, frames {} to {}, {end}",
+        Times(tries),
         Elapsed(sum.lasted()),
         first.frame,
         last.frame
@@ -184,6 +179,7 @@ mod tests {
     use crate::exchange::Family;
     use crate::op::At;
     use crate::summary::{Command, Peer};
+    use alloc::string::String;
 
     const SECOND: i64 = 1_000_000_000;
 

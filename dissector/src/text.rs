@@ -77,6 +77,20 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
+/// How often something happened: `once`, `twice`, `3 times`.
+#[derive(Clone, Copy, Debug)]
+pub struct Times(pub u64);
+
+impl Display for Times {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("once"),
+            2 => f.write_str("twice"),
+            n => write!(f, "{} times", Grouped(n)),
+        }
+    }
+}
+
 /// A number with its thousands apart: `130,560`.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouped(pub u64);

@@ -8,6 +8,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use rdmascope_dissector::frame::Reason;
+use rdmascope_dissector::text::Times;
 use rdmascope_dissector::wire::udp::ROCE_V2;
 
 /// Cause where the end speaks on other connections to the same peer.
@@ -39,17 +40,17 @@ fn reported(report: &mut Report, undelivered: &[Undelivered]) {
         let Some(c) = report.connections.iter().find(|c| Some(c.id) == finding.connection) else { continue };
         let mut about = undelivered.iter().filter(|u| is_about(c, finding, u));
         let Some((at, [by, _], first)) = about.next() else { continue };
-        let count = 1 + about.filter(|(_, [other, _], u)| other == by && u.reason == first.reason).count();
-        let times = if count == 1 { String::from("once") } else { format!("{count} times") };
+        let times = 1 + about.filter(|(_, [other, _], u)| other == by && u.reason == first.reason).count();
         let mtu = match first.reason {
             Reason::TooLarge(mtu) if mtu > 0 => format!(", at most {mtu} bytes"),
             _ => String::new(),
         };
         let is_host = *by == first.to;
-        let whom = if is_host { String::from(" itself") } else { String::new() };
+        let whom = if is_host { " itself" } else { "" };
         let what = if is_host { String::from("they") } else { format!("packets to {}", first.to) };
         let text = format!(
-            "; {by}{whom} reported {times} that {what} were not delivered: {}{mtu} (ICMP, frame {})",
+            "; {by}{whom} reported {} that {what} were not delivered: {}{mtu} (ICMP, frame {})",
+            Times(times as u64),
             first.reason.name(),
             at.frame
         );
@@ -203,12 +204,12 @@ mod tests {
         assert_eq!((by, why), (Blame::Network, Some(why_undelivered(Reason::Prohibited, false))));
         assert_eq!(
             text,
-            "the server was silent; 192.0.2.9 reported 2 times that packets to 192.0.2.1 were not delivered: \
+            "the server was silent; 192.0.2.9 reported twice that packets to 192.0.2.1 were not delivered: \
              administratively prohibited (ICMP, frame 6)"
         );
         let (by, text, _) = after(1, 2, PORTS, Reason::NoPort, 3);
         assert_eq!(by, Blame::Server, "it says so itself");
-        assert!(text.starts_with("was silent; 192.0.2.1 itself reported 2 times that they were"), "{text}");
+        assert!(text.starts_with("was silent; 192.0.2.1 itself reported twice that they were"), "{text}");
         assert_eq!(after(9, 2, PORTS, Reason::TooLarge(1500), 3).1, "was silent", "it would be another finding");
         assert_eq!(after(9, 2, PORTS, Reason::NoHost, 3).0, Blame::Server);
         let others = [

@@ -3,7 +3,7 @@
 use crate::zone::Zone;
 use anstyle::{AnsiColor, Style};
 use rdmascope_dissector::calendar::DateTime;
-use rdmascope_dissector::text::{Bytes, Elapsed, Grouped};
+use rdmascope_dissector::text::{Bytes, Elapsed, Grouped, Times};
 use std::sync::OnceLock;
 use unicode_width::UnicodeWidthStr;
 
@@ -91,11 +91,7 @@ pub fn mirror(mirror: &rdmascope_analyzer::mirror::Mirror) -> String {
 
 /// "once", "twice", "3 times"
 pub fn times(n: u64) -> String {
-    match n {
-        1 => "once".to_owned(),
-        2 => "twice".to_owned(),
-        _ => format!("{} times", grouped(n)),
-    }
+    Times(n).to_string()
 }
 
 /// Bytes in about three digits: "16.8 kB".
