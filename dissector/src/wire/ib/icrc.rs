@@ -37,7 +37,13 @@ pub enum Cover {
 #[inline]
 pub fn invariant(cover: Cover, packet: &[u8]) -> Option<u32> {
     match cover {
-        Cover::Ipv4 => masked::<40>(AFTER_ONES, packet, mask_over_ipv4),
+        Cover::Ipv4 => {
+            let (head, rest) = packet.split_first_chunk::<OVER_IPV4>()?;
+            match is_one_run(OVER_IPV4, rest) {
+                true => masked(AFTER_ONES, packet, mask_over_ipv4),
+                false => Some(crc32(over_ipv4(head), rest)),
+            }
+        }
         Cover::Ipv6 => masked::<60>(AFTER_ONES, packet, mask_over_ipv6),
         Cover::Grh => masked::<52>(AFTER_ONES, packet, |head| {
             mask_ipv6(head, 0);
@@ -91,7 +97,7 @@ pub fn of_piece(cover: Cover, headers: &[u8], packet: &[u8], number: u16) -> Opt
 
 /// IPv4, UDP and BTH.
 #[inline(always)]
-fn mask_over_ipv4(head: &mut [u8; 40]) {
+const fn mask_over_ipv4(head: &mut [u8; OVER_IPV4]) {
     head[1] = 0xff;
     head[8] = 0xff;
     head[10] = 0xff;
@@ -125,11 +131,40 @@ fn masked<const N: usize>(before: u32, packet: &[u8], mask: impl FnOnce(&mut [u8
     let (head, rest) = packet.split_first_chunk::<N>()?;
     let mut head = *head;
     mask(&mut head);
-    Some(if rest.len() < SHORT && N + rest.len() > TINY {
-        in_one_run(before, &head, rest)
-    } else {
-        crc32(short(before, &head), rest)
-    })
+    Some(if is_one_run(N, rest) { in_one_run(before, &head, rest) } else { crc32(short(before, &head), rest) })
+}
+
+/// True if headers of so many bytes and their payload are put together.
+#[inline(always)]
+fn is_one_run(headers: usize, rest: &[u8]) -> bool {
+    rest.len() < SHORT && headers + rest.len() > TINY
+}
+
+/// Bytes of IPv4, UDP and BTH.
+const OVER_IPV4: usize = 40;
+
+/// The CRC of these headers, masked, behind eight bytes of ones. What each byte adds does not depend on the others, so
+/// that none has to wait for those before it.
+#[inline(always)]
+fn over_ipv4(head: &[u8; OVER_IPV4]) -> u32 {
+    /// Where all that is not masked is zero.
+    const MASK: u32 = {
+        let mut head = [0; OVER_IPV4];
+        mask_over_ipv4(&mut head);
+        let (mut crc, mut n) = (!AFTER_ONES, 0);
+        while n < OVER_IPV4 {
+            crc = crc >> 8 ^ TABLE[0][((crc ^ head[n] as u32) & 0xff) as usize];
+            n += 1;
+        }
+        crc
+    };
+    macro_rules! added {
+        ($($n:literal)+) => { $( TABLE[OVER_IPV4 - 1 - $n][usize::from(head[$n])] )^+ };
+    }
+    let ip = added!(0 2 3 4 5 6 7 9 12 13 14 15 16 17 18 19);
+    let udp = added!(20 21 22 23 24 25);
+    let bth = added!(28 29 30 31 33 34 35 36 37 38 39);
+    !(MASK ^ ip ^ udp ^ bth)
 }
 
 /// Shorter runs than this are faster by table: crc32fast's folding needs longer ones, and below them it goes byte by
@@ -171,8 +206,9 @@ fn crc32(before: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-const TABLES: [[u32; 256]; 8] = {
-    let mut tables = [[0u32; 256]; 8];
+/// By number of zeros that follow it: what a byte adds to the CRC.
+static TABLE: [[u32; 256]; OVER_IPV4] = {
+    let mut tables = [[0u32; 256]; OVER_IPV4];
     let mut n = 0;
     while n < 256 {
         let (mut crc, mut bit) = (n as u32, 0);
@@ -184,7 +220,7 @@ const TABLES: [[u32; 256]; 8] = {
         n += 1;
     }
     let mut k = 1;
-    while k < 8 {
+    while k < OVER_IPV4 {
         let mut n = 0;
         while n < 256 {
             let before = tables[k - 1][n];
@@ -195,13 +231,12 @@ const TABLES: [[u32; 256]; 8] = {
     }
     tables
 };
-static TABLE: [[u32; 256]; 8] = TABLES;
 
 /// The CRC of 8 bytes of ones.
 const AFTER_ONES: u32 = {
     let (mut crc, mut n) = (0xffff_ffff_u32, 0);
     while n < 8 {
-        crc = crc >> 8 ^ TABLES[0][((crc ^ 0xff) & 0xff) as usize];
+        crc = crc >> 8 ^ TABLE[0][((crc ^ 0xff) & 0xff) as usize];
         n += 1;
     }
     !crc
