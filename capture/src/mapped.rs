@@ -502,6 +502,13 @@ impl MappedSource {
         MappedSource { file, cursor, read, current: None }
     }
 
+    /// The same, read in pieces of this size with so much room in front of each, whatever it lies in.
+    #[cfg(test)]
+    pub(crate) fn in_pieces(file: Arc<CaptureFile>, piece: usize, head: usize) -> MappedSource {
+        let read = Some(Box::new((Pieces::with(piece, head), Reading::default())));
+        MappedSource { cursor: file.cursor(), file, read, current: None }
+    }
+
     /// The file itself, to be shared.
     pub fn file(&self) -> &Arc<CaptureFile> {
         &self.file
@@ -582,6 +589,34 @@ impl Source for MappedSource {
             None => self.file.storage.get(at..).unwrap_or(&[]),
         };
         span.record(rest, at as u64)
+    }
+
+    #[inline]
+    fn run(&mut self, each: &mut impl FnMut(&Record<'_>)) {
+        // a walk over the map has more to do at each record
+        let Some(read) = self.read.as_ref().filter(|_| !self.cursor.done) else { return };
+        let begin = self.cursor.at;
+        let bytes = read.1.rest(begin);
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let offset = (begin + at) as u64;
+            match self.cursor.walker.step(rest, offset) {
+                Ok(Step::Packet(span)) => {
+                    at += span.len as usize;
+                    each(&span.record(rest, offset));
+                }
+                Ok(Step::Other { len }) => {
+                    self.cursor.at = begin + at;
+                    self.cursor.passed();
+                    at += len;
+                    break;
+                }
+                // to be read, or to be reported
+                Ok(Step::More { .. }) | Err(_) => break,
+            }
+        }
+        self.cursor.at = begin + at;
+        self.current = None;
     }
 
     fn fetch_ahead(&mut self) {

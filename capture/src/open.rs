@@ -218,6 +218,13 @@ impl Source for Capture {
         }
     }
 
+    #[inline]
+    fn run(&mut self, each: &mut impl FnMut(&Record<'_>)) {
+        if let Capture::Mapped(source) = self {
+            source.run(each);
+        }
+    }
+
     fn fetch_ahead(&mut self) {
         match self {
             Capture::Mapped(source) => source.fetch_ahead(),

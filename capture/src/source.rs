@@ -20,6 +20,15 @@ pub trait Source {
         Ok(if self.advance()? { Some(self.record()) } else { None })
     }
 
+    /// Hands out the frames behind the current one that are in memory already, without changing what else this says:
+    /// the metadata, and of several files, which one it is. There may well be none. Goes on with [`Source::advance`].
+    #[inline]
+    fn run(&mut self, _each: &mut impl FnMut(&Record<'_>))
+    where
+        Self: Sized,
+    {
+    }
+
     /// The metadata of the file, as far as read.
     fn metadata(&self) -> &Metadata;
 

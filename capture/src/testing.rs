@@ -3,7 +3,8 @@
 use crate::metadata::Metadata;
 use crate::source::Source;
 use crate::stream::StreamSource;
-use crate::{CaptureFile, LinkType};
+use crate::{CaptureFile, LinkType, MappedSource, Record};
+use std::sync::Arc;
 
 /// A record with its own bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,12 +80,32 @@ fn in_pieces(file: &CaptureFile, piece: usize, head: usize) -> (Vec<Owned>, Opti
     (records, error, walk.metadata().revision)
 }
 
+/// The same through a source, in runs.
+fn in_runs(file: &Arc<CaptureFile>, piece: usize, head: usize) -> (Vec<Owned>, Option<String>, u64) {
+    let mut source = MappedSource::in_pieces(file.clone(), piece, head);
+    let (mut records, mut error) = (Vec::new(), None);
+    loop {
+        match source.next() {
+            Ok(Some(record)) => records.push(Owned::from(record)),
+            Ok(None) => break,
+            Err(e) => error = Some(e.to_string()),
+        }
+        let (metadata, before) = (source.metadata().revision, records.len());
+        source.run(&mut |record| records.push(Owned::from(*record)));
+        assert!(records.len() == before || source.record() == Record::EMPTY, "no frame is handed out twice");
+        assert!(error.is_none() || records.len() == before, "nothing follows an error");
+        assert!(source.metadata().revision >= metadata);
+    }
+    (records, error, source.metadata().revision)
+}
+
 /// Reads a file as a stream, as a whole and in pieces, which must agree.
 pub(crate) fn read_all(file: &[u8]) -> Everything {
     let streamed = drain(&mut StreamSource::of_bytes(file.to_vec(), "test"));
     let whole = match CaptureFile::from_bytes(file.to_vec(), "test") {
         Err(e) => (Vec::new(), Some(e.to_string())),
         Ok(whole) => {
+            let whole = Arc::new(whole);
             let mut iter = whole.records();
             let mut records = Vec::new();
             let mut error = None;
@@ -101,6 +122,7 @@ pub(crate) fn read_all(file: &[u8]) -> Everything {
             for (piece, head) in [(1, 0), (7, 3), (64, 128), (1 << 20, 0)] {
                 let expected = (records.clone(), error.clone(), iter.metadata().revision);
                 assert_eq!(in_pieces(&whole, piece, head), expected, "in pieces of {piece}");
+                assert_eq!(in_runs(&whole, piece, head), expected, "in pieces of {piece}, in runs");
             }
             (records, error)
         }
