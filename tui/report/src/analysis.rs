@@ -28,7 +28,7 @@ use rdmascope_analyzer::op::{At, RdmaOp};
 use rdmascope_analyzer::pieces::Assembly;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline, finish_all};
 use rdmascope_analyzer::report::{Parts, Report, Sink};
-use rdmascope_capture::{CaptureFile, Chunk, FrameAt, Hardware, Interface, LinkType, Metadata, Place};
+use rdmascope_capture::{CaptureFile, Chunk, FrameAt, Hardware, Interface, LinkType, Metadata, Place, Record};
 use rdmascope_dissector::extract::{Extractor, Need};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame;
@@ -470,15 +470,21 @@ impl<S: Sink> Loop<S> {
                 Ok(false) => break None,
                 Err(e) => break Some(e),
             }
-            let record = source.record();
-            self.number += 1;
-            let meta = meta_of(&record, self.number, &mut self.time_ns);
-            self.inputs[source.which()].frame(&meta);
+            let (which, before) = (source.which(), self.number);
             known_speeds(&mut self.pipeline, &mut self.interfaces, source.interfaces());
-            self.pipeline.frame(&meta, record.bytes, &mut Off);
-            self.bar.frame(&source);
+            self.frame(which, &source.record());
+            source.run(&mut |record| self.frame(which, record));
+            self.bar.frames(self.number - before, &source);
         };
         self.done(error, source.metadata())
+    }
+
+    #[inline(always)]
+    fn frame(&mut self, which: usize, record: &Record<'_>) {
+        self.number += 1;
+        let meta = meta_of(record, self.number, &mut self.time_ns);
+        self.inputs[which].frame(&meta);
+        self.pipeline.frame(&meta, record.bytes, &mut Off);
     }
 
     /// The main thread follows connections; `workers` other threads walk the files, decode, and check checksums.

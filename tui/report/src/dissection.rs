@@ -115,13 +115,15 @@ pub fn begin<T: Trace>(
     t: &mut T,
 ) -> Checked {
     trace(record, interfaces, before, t);
-    Checked::of(&mut decoded(record, options, t), options)
+    let mut packet = Packet::default();
+    decode(record, options, &mut packet, t);
+    Checked::of(&mut packet, options)
 }
 
 /// The only place from which frames are decoded for an observer: of two, neither would be inlined.
 #[inline(never)]
-fn decoded<'a, T: Trace>(record: &Record<'a>, options: &frame::Options, t: &mut T) -> Packet<'a> {
-    frame::decode(record.link_type, record.bytes, record.wire_len, options, t)
+fn decode<'a, T: Trace>(record: &Record<'a>, options: &frame::Options, packet: &mut Packet<'a>, t: &mut T) {
+    frame::decode_into(record.link_type, record.bytes, record.wire_len, options, packet, t);
 }
 
 /// Known facts about a frame when it was dissected.
@@ -245,7 +247,8 @@ impl Dissection {
             let (number, first_ns, previous_ns) = (self.number, times.first, self.previous_ns);
             trace(record, interfaces, Before { number, first_ns, previous_ns }, t);
         }
-        let packet = self.decode(record, times.now, t);
+        let mut packet = Packet::default();
+        self.decode(record, times.now, &mut packet, t);
         self.dissected(record, times, &packet, t)
     }
 
@@ -278,7 +281,8 @@ impl Dissection {
     /// same as after [`Dissection::frame`].
     pub fn pass(&mut self, record: &Record<'_>) {
         let now = self.times(record).now;
-        let packet = self.decode(record, now, &mut Off);
+        let mut packet = Packet::default();
+        self.decode(record, now, &mut packet, &mut Off);
         self.streams.frame(&packet, streams::FramePosition { number: self.number, time_ns: now }, &mut Off);
         self.previous_ns = now;
     }
@@ -288,11 +292,9 @@ impl Dissection {
         self.number
     }
 
-    fn decode<'a, T: Trace>(&mut self, record: &Record<'a>, time_ns: i64, t: &mut T) -> Packet<'a> {
-        let options = self.decode_options();
-        let packet = decoded(record, &options, t);
-        self.follow(record, time_ns, &packet, t);
-        packet
+    fn decode<'a, T: Trace>(&mut self, record: &Record<'a>, time_ns: i64, packet: &mut Packet<'a>, t: &mut T) {
+        decode(record, &self.decode_options(), packet, t);
+        self.follow(record, time_ns, packet, t);
     }
 
     /// Whose frame it is, and what it means there.

@@ -105,13 +105,14 @@ fn open_tickets(_: &mut Keyring, path: &Path) -> Result<()> {
 /// Work that is done sooner shows no bar.
 const PATIENCE: Duration = Duration::from_millis(700);
 /// Frames between two looks at how far reading is.
-const STEP: u32 = 2048;
+const STEP: u64 = 2048;
 
 /// A progress bar on standard error. It is shown only if a person sees it and the output does not go to the same
 /// terminal.
 pub struct Bar {
     bar: Option<ProgressBar>,
-    frames: u32,
+    /// Since the last look.
+    frames: u64,
     begun: Instant,
 }
 
@@ -146,8 +147,15 @@ impl Bar {
     /// Called for each frame; looks only now and then.
     #[inline]
     pub fn frame(&mut self, source: &impl Source) {
-        self.frames += 1;
-        if self.frames.is_multiple_of(STEP) && self.bar.is_some() {
+        self.frames(1, source);
+    }
+
+    /// The same for so many frames.
+    #[inline]
+    pub fn frames(&mut self, count: u64, source: &impl Source) {
+        self.frames += count;
+        if self.frames >= STEP {
+            self.frames = 0;
             self.show(source);
         }
     }
