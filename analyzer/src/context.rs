@@ -75,11 +75,12 @@ pub struct FrameContext<'e> {
 }
 
 impl FrameContext<'_> {
-    /// The context of a message, which rests on earlier packets too.
-    pub fn of_message(&mut self, is_unchecked: bool) -> FrameContext<'_> {
-        let Self { at, sender, about, is_unchecked: is_frame_unchecked, roles, missed, settling, episodes, env } = self;
-        let is_unchecked = *is_frame_unchecked || is_unchecked;
-        FrameContext { at: *at, sender: *sender, about: *about, is_unchecked, roles, missed, settling, episodes, env }
+    /// Goes on with a message, which rests on earlier packets too. Returns what [`FrameContext::is_unchecked`] is behind
+    /// it again.
+    pub fn goes_on(&mut self, is_unchecked: bool) -> bool {
+        let before = self.is_unchecked;
+        self.is_unchecked |= is_unchecked;
+        before
     }
 
     /// Blame for an end: client or server, or unknown while that is not sure.

@@ -466,7 +466,7 @@ pub struct Direction {
 }
 
 impl Direction {
-    #[inline]
+    #[inline(always)]
     fn packet(&mut self, at: At, length: u32, marking: Marking) {
         self.packets += 1;
         if self.last.0 == marking {
@@ -484,6 +484,7 @@ impl Direction {
     }
 
     /// Counts the marking that the last packets had in common.
+    #[inline(never)]
     fn settle(&mut self) {
         let (marking, n) = core::mem::take(&mut self.last);
         if n == 0 {
@@ -554,7 +555,7 @@ pub struct Network {
 
 impl Network {
     /// An InfiniBand or RoCE packet of `by`, in a frame of `length` bytes.
-    #[inline]
+    #[inline(always)]
     pub fn packet(&mut self, at: At, by: End, length: u32, packet: &Packet<'_>, ib: &IbPacket<'_>) {
         let direction = &mut self.directions[by.index()];
         direction.packet(at, length, Marking::of(packet, Some(ib)));

@@ -308,9 +308,9 @@ impl MemoryMap {
 
 /// Bytes that an operation moved, or will move, for an exchange.
 #[derive(Clone, Copy, Debug)]
-pub struct Delivery {
+pub struct Delivery<'m> {
     /// The memory.
-    pub region: Region,
+    pub region: &'m Region,
     /// Offset in that memory, in bytes.
     pub offset: u64,
     /// Relation of the operation to the memory that was advertised.
@@ -329,7 +329,8 @@ pub struct Memory {
 impl Memory {
     /// Bytes of memory that it holds.
     pub fn held(&self) -> usize {
-        let others: usize = self.map.others.values().map(Vec::capacity).sum();
+        let others: usize =
+            if self.map.others.is_empty() { 0 } else { self.map.others.values().map(Vec::capacity).sum() };
         self.map.regions.capacity() * size_of::<((End, u32), Region)>() + others * size_of::<Region>()
     }
 
@@ -398,23 +399,23 @@ impl Memory {
     }
 
     /// RDMA Write bytes.
-    pub fn write<T: Trace>(&mut self, cx: &mut FrameContext<'_>, op: &RdmaOp<'_>, t: &mut T) -> Option<Delivery> {
+    pub fn write<T: Trace>(&mut self, cx: &mut FrameContext<'_>, op: &RdmaOp<'_>, t: &mut T) -> Option<Delivery<'_>> {
         self.rdma.write_bytes += u64::from(op.length);
         if op.part.begins() {
             self.rdma.writes += 1;
         }
         let Placement::Memory { key, address } = op.placement else { return None };
         let (verdict, region) = self.map.touch(op.by.peer(), key, address, op.length, Right::Write);
-        let region = region.copied();
+        let region = region.map(|region| &*region);
         trace_key(verdict, t);
         // a Write is judged by its first packet; its length there is the whole message's
         if op.part.begins() {
             let length = op.message_length.unwrap_or(op.length);
             let all_inside = region.is_none_or(|r| r.holds(address, length.into()));
             let verdict = if verdict == Fit::Inside && !all_inside { Fit::Outside } else { verdict };
-            self.check(cx, op, verdict, region, length);
+            check((&mut self.rdma, &mut self.unattributed), cx, op, (verdict, region), length);
         } else if verdict != Fit::Inside && op.part.ends() {
-            self.check(cx, op, verdict, region, op.length);
+            check((&mut self.rdma, &mut self.unattributed), cx, op, (verdict, region), op.length);
         }
         delivery(verdict, region, address)
     }
@@ -425,7 +426,7 @@ impl Memory {
         cx: &mut FrameContext<'_>,
         op: &RdmaOp<'_>,
         t: &mut T,
-    ) -> Option<Delivery> {
+    ) -> Option<Delivery<'_>> {
         self.rdma.reads += 1;
         let Placement::Memory { key, address } = op.placement else { return None };
         let length = op.message_length.unwrap_or(0);
@@ -434,14 +435,14 @@ impl Memory {
         let region = region.map(|region| {
             // counted again, byte by byte, when the bytes come
             region.used = region.used.saturating_sub(length.into());
-            *region
+            &*region
         });
-        self.check(cx, op, verdict, region, length);
+        check((&mut self.rdma, &mut self.unattributed), cx, op, (verdict, region), length);
         region.map(|region| Delivery { region, offset: region.offset(address), verdict })
     }
 
     /// The bytes of an RDMA Read, which its request was judged for.
-    pub fn read_response(&mut self, cx: &mut FrameContext<'_>, op: &RdmaOp<'_>) -> Option<Delivery> {
+    pub fn read_response(&mut self, cx: &mut FrameContext<'_>, op: &RdmaOp<'_>) -> Option<Delivery<'_>> {
         self.rdma.read_bytes += u64::from(op.length);
         let Placement::Memory { key, address } = op.placement else { return None };
         let (verdict, region) = self.map.touch(op.by, key, address, op.length, Right::Read);
@@ -459,7 +460,7 @@ impl Memory {
                 );
                 cx.report(Rule::RdmaOrder, op.by.peer(), Rests::since(region.advertised).of(op.by), text);
             }
-            *region
+            &*region
         });
         delivery(verdict, region, address)
     }
@@ -470,68 +471,6 @@ impl Memory {
         for region in self.map.regions.get_mut(&(owner, key)).into_iter().chain(others) {
             region.awaited |= region.exchange == exchange;
         }
-    }
-
-    fn check(&mut self, cx: &mut FrameContext<'_>, op: &RdmaOp<'_>, verdict: Fit, region: Option<Region>, length: u32) {
-        let Placement::Memory { key, address } = op.placement else { return };
-        if length == 0 {
-            // no memory is accessed, and no adapter looks at the key
-            return;
-        }
-        let (by, owner) = (op.by, op.by.peer());
-        let (what, purpose) = if op.verb == Verb::Write { ("wrote", "reading") } else { ("read", "writing") };
-        // the purpose of a key may be known only later, if the capture has frames in another order
-        self.unattributed += u64::from(verdict != Fit::Inside);
-        let Some(region) = region else {
-            // if the messages are not understood, the memory that they advertise is unknown
-            if cx.about.protocol != Protocol::Unknown && cx.missed.is_whole(Rests::START.of(owner)) {
-                self.rdma.outside_advertised += 1;
-                let text = format_args!("{what} {length} bytes with key {key:#010x}, which its peer never advertised");
-                cx.report(Rule::RdmaKeyUnknown, by, Rests::START.of(owner), text);
-            }
-            return;
-        };
-        // the bytes that an invalidated key was for may be those that come now; then they are late, and not new
-        let is_missing = |region: &Region| {
-            let may_be = matches!(region.state, State::Ended(_)) || region.used <= region.length;
-            may_be && region.holds(address, length.into())
-        };
-        // a message that was missed may have advertised the key again
-        let rests = Rests::since(region.advertised);
-        match verdict {
-            Fit::Inside => return,
-            Fit::Unknown => {}
-            Fit::Outside => {
-                let (from, size) = (region.address, region.length);
-                let text = format_args!(
-                    "{what} {length} bytes at {address:#x} with key {key:#010x}, which covers {size} bytes at {from:#x}"
-                );
-                cx.report(Rule::RdmaKeyBounds, by, rests, text);
-            }
-            Fit::Stale => match region.state {
-                State::Ended(end) | State::Invalidated(end)
-                    if op.verb == Verb::Write && op.at.since(end) < LATE && is_missing(&region) =>
-                {
-                    if cx.env.frame.is_misplaced {
-                        return;
-                    }
-                    let text =
-                        format_args!("wrote {length} bytes with key {key:#010x} after the reply that announces them");
-                    cx.report(Rule::RdmaOrder, by, rests, text);
-                }
-                _ => {
-                    let text = format_args!(
-                        "{what} {length} bytes with key {key:#010x} after it was invalidated or its exchange had ended"
-                    );
-                    cx.report(Rule::RdmaKeyStale, by, rests, text);
-                }
-            },
-            Fit::Direction => {
-                let text = format_args!("{what} {length} bytes with key {key:#010x}, advertised for {purpose} only");
-                cx.report(Rule::RdmaKeyDirection, by, rests, text);
-            }
-        }
-        self.rdma.outside_advertised += 1;
     }
 
     /// The connection ends at `end`: memory that is still advertised.
@@ -563,9 +502,79 @@ impl Memory {
     }
 }
 
-fn delivery(verdict: Fit, region: Option<Region>, address: u64) -> Option<Delivery> {
+#[inline(always)]
+fn delivery(verdict: Fit, region: Option<&Region>, address: u64) -> Option<Delivery<'_>> {
     let region = region.filter(|_| !matches!(verdict, Fit::Outside | Fit::Unknown))?;
     Some(Delivery { region, offset: region.offset(address), verdict })
+}
+
+/// Judges an access of `length` bytes by its relation to the memory of its key, and counts it.
+fn check(
+    (rdma, unattributed): (&mut Rdma, &mut u64),
+    cx: &mut FrameContext<'_>,
+    op: &RdmaOp<'_>,
+    (verdict, region): (Fit, Option<&Region>),
+    length: u32,
+) {
+    let Placement::Memory { key, address } = op.placement else { return };
+    if length == 0 {
+        // no memory is accessed, and no adapter looks at the key
+        return;
+    }
+    let (by, owner) = (op.by, op.by.peer());
+    let (what, purpose) = if op.verb == Verb::Write { ("wrote", "reading") } else { ("read", "writing") };
+    // the purpose of a key may be known only later, if the capture has frames in another order
+    *unattributed += u64::from(verdict != Fit::Inside);
+    let Some(region) = region else {
+        // if the messages are not understood, the memory that they advertise is unknown
+        if cx.about.protocol != Protocol::Unknown && cx.missed.is_whole(Rests::START.of(owner)) {
+            rdma.outside_advertised += 1;
+            let text = format_args!("{what} {length} bytes with key {key:#010x}, which its peer never advertised");
+            cx.report(Rule::RdmaKeyUnknown, by, Rests::START.of(owner), text);
+        }
+        return;
+    };
+    // the bytes that an invalidated key was for may be those that come now; then they are late, and not new
+    let is_missing = |region: &Region| {
+        let may_be = matches!(region.state, State::Ended(_)) || region.used <= region.length;
+        may_be && region.holds(address, length.into())
+    };
+    // a message that was missed may have advertised the key again
+    let rests = Rests::since(region.advertised);
+    match verdict {
+        Fit::Inside => return,
+        Fit::Unknown => {}
+        Fit::Outside => {
+            let (from, size) = (region.address, region.length);
+            let text = format_args!(
+                "{what} {length} bytes at {address:#x} with key {key:#010x}, which covers {size} bytes at {from:#x}"
+            );
+            cx.report(Rule::RdmaKeyBounds, by, rests, text);
+        }
+        Fit::Stale => match region.state {
+            State::Ended(end) | State::Invalidated(end)
+                if op.verb == Verb::Write && op.at.since(end) < LATE && is_missing(region) =>
+            {
+                if cx.env.frame.is_misplaced {
+                    return;
+                }
+                let text =
+                    format_args!("wrote {length} bytes with key {key:#010x} after the reply that announces them");
+                cx.report(Rule::RdmaOrder, by, rests, text);
+            }
+            _ => {
+                let text = format_args!(
+                    "{what} {length} bytes with key {key:#010x} after it was invalidated or its exchange had ended"
+                );
+                cx.report(Rule::RdmaKeyStale, by, rests, text);
+            }
+        },
+        Fit::Direction => {
+            let text = format_args!("{what} {length} bytes with key {key:#010x}, advertised for {purpose} only");
+            cx.report(Rule::RdmaKeyDirection, by, rests, text);
+        }
+    }
+    rdma.outside_advertised += 1;
 }
 
 fn trace_key<T: Trace>(verdict: Fit, t: &mut T) {

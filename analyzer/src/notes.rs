@@ -237,7 +237,7 @@ impl FrameNotes {
     const EXCHANGES_MAX: usize = 256;
 
     /// A new frame. If `observed` gives its number, the rules broken in it are kept until the next.
-    #[inline]
+    #[inline(always)]
     pub fn begin(&mut self, observed: Option<u64>) {
         self.layer = Layer::Other;
         self.observed = observed;

@@ -254,6 +254,7 @@ impl ConnectionState {
         o.rdma_opened.or(o.tcp_opened.filter(|_| o.mpa_revision.is_none()))
     }
 
+    #[inline(always)]
     fn parts<'c>(&'c mut self, env: &'c mut Env, at: At, sender: Option<End>) -> Parts<'c> {
         let about = About {
             id: self.id,

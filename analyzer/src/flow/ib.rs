@@ -709,9 +709,15 @@ impl IbFlow {
     }
 
     /// True if a mirror shows a packet once more, where it shows all of them twice.
-    #[inline]
+    #[inline(always)]
     pub fn is_copy<S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, sink: &mut S) -> bool {
-        match self.doubles.add(at, by, [packet.bth.psn, mark_of(packet), packet.payload_length]) {
+        let shown = self.doubles.add(at, by, [packet.bth.psn, mark_of(packet), packet.payload_length]);
+        shown != Shown::First && self.is_shown_again(at, shown, by, sink)
+    }
+
+    #[cold]
+    fn is_shown_again<S: IbSink>(&mut self, at: At, shown: Shown, by: End, sink: &mut S) -> bool {
+        match shown {
             Shown::First => return false,
             Shown::Suspect => {
                 self.suspect();
@@ -1086,8 +1092,8 @@ impl IbFlow {
             if sender.acked_ahead.is_some_and(|acked| psn::ahead(acked, number) >= 0) {
                 self.misplaced(at, by, sink);
             }
-            self.was_damaged(by, number, sink);
             if !self.senders[by.index()].held.is_empty() {
+                self.was_damaged(by, number, sink);
                 self.was_misnumbered(&request, sink);
             }
             if self.senders[by.index()].recovery.is_some() {
@@ -1103,7 +1109,7 @@ impl IbFlow {
         }
         if !(-JUMP_MAX..=JUMP_MAX).contains(&ahead) {
             self.jumps(at, by, number, sink);
-            self.take(&request, t, sink);
+            self.take_late(&request, t, sink);
             let sender = &mut self.senders[by.index()];
             sender.cursor = sender.next.unwrap_or(number);
             return;
@@ -1127,7 +1133,7 @@ impl IbFlow {
             sender.open = None;
             sender.is_whole = false;
             sender.next = Some(number);
-            self.take(&request, t, sink);
+            self.take_late(&request, t, sink);
             let sender = &mut self.senders[by.index()];
             sender.cursor = sender.next.unwrap_or(number);
             return;
@@ -1167,6 +1173,7 @@ impl IbFlow {
 
     /// A packet that had come damaged comes again, and nothing of its sender came in between: it had to wait for its
     /// timer.
+    #[cold]
     fn was_damaged<S: IbSink>(&mut self, by: End, number: u32, sink: &mut S) {
         let sender = &mut self.senders[by.index()];
         let Some(damaged) =
@@ -1264,7 +1271,7 @@ impl IbFlow {
         }
         self.sent_in_recovery(request, follows, !is_again && !mended, sink);
         let goes_back = self.senders[by.index()].recovery.as_ref().is_some_and(|r| r.goes_back(number));
-        self.take(request, t, sink);
+        self.take_late(request, t, sink);
         let sender = &mut self.senders[by.index()];
         sender.cursor = sender.next.unwrap_or(number);
         if sender.held.front().is_some_and(|h| sender.next.is_some_and(|next| psn::ahead(h.psn, next) < 0)) {
@@ -1739,15 +1746,21 @@ impl IbFlow {
             let (verb, part) = (verb_of(held.row), part_of(held.row));
             let is_send = matches!(verb, Verb::Send | Verb::SendInvalidate);
             if T::ON && is_send && !(held.is_shown && sink.is_shown(by, verb, part, &held.payload)) {
-                self.take(&request, t, sink);
+                self.take_late(&request, t, sink);
             } else {
-                self.take(&request, &mut Off, sink);
+                self.take_late(&request, &mut Off, sink);
             }
         }
     }
 
+    /// [`IbFlow::take`] for those that are rare.
+    #[cold]
+    fn take_late<T: Trace, S: IbSink>(&mut self, request: &Request<'_>, t: &mut T, sink: &mut S) {
+        self.take(request, t, sink);
+    }
+
     /// The request that is next: becomes an operation.
-    #[inline]
+    #[inline(always)]
     fn take<T: Trace, S: IbSink>(&mut self, request: &Request<'_>, t: &mut T, sink: &mut S) {
         let mtu = self.mtu;
         let sender = &mut self.senders[request.by.index()];

@@ -137,7 +137,7 @@ impl Messages {
             Received::Whole(send) => send,
         };
         // what is said of the Send rests on all of its packets
-        let cx = &mut cx.of_message(send.is_unchecked);
+        let of_packet = cx.goes_on(send.is_unchecked);
         let apart = T::ON && !send.in_frame;
         if let Some(pieces) = send.pieces {
             let what =
@@ -179,6 +179,7 @@ impl Messages {
         if apart {
             t.end_source();
         }
+        cx.is_unchecked = of_packet;
         false
     }
 
@@ -254,9 +255,9 @@ impl Messages {
     }
 
     /// Bytes that RDMA moved: messages may be among them.
-    pub fn delivered(&mut self, delivery: &Delivery, op: &RdmaOp<'_>) {
+    pub fn delivered(&mut self, delivery: &Delivery<'_>, op: &RdmaOp<'_>) {
         if let Some(rpcrdma) = self.rpcrdma.as_mut() {
-            rpcrdma.delivered(&delivery.region, delivery.offset, op);
+            rpcrdma.delivered(delivery.region, delivery.offset, op);
         }
     }
 
@@ -476,7 +477,9 @@ fn smb_direct<T: Trace>(
     let carried = message.is_some();
     if let Some(message) = message {
         cx.layer(Layer::Smb2);
-        emit(&mut cx.of_message(message.is_unchecked), memory, &Message::Smb2(message), t);
+        let of_send = cx.goes_on(message.is_unchecked);
+        emit(cx, memory, &Message::Smb2(message), t);
+        cx.is_unchecked = of_send;
     }
     if smbd.hid_message() {
         cx.missed.hidden(by, cx.at);

@@ -90,10 +90,12 @@ impl Pipeline<dyn Sink> {
             Some(place) => place,
             None => self.new_flow(at, key, packet, ib, row),
         };
-        if self.table.get(place.slot).is_some_and(|slot| is_questionable(slot, place.end, row, ib)) {
+        let Some(mut slot) = self.table.used(place.slot) else { return };
+        if is_questionable(slot, place.end, row, ib) {
             place = self.reconsider(at, place, key, packet, ib, row);
+            let Some(found) = self.table.used(place.slot) else { return };
+            slot = found;
         }
-        let Some(slot) = self.table.used(place.slot) else { return };
         if slot.is_header_damaged(packet.header, ib.icrc) && ib.icrc == Check::Unchecked {
             return t.info(format_args!("IP header checksum wrong: passed over"));
         }

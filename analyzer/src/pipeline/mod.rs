@@ -296,7 +296,13 @@ impl Pipeline<dyn Sink> {
             self.capture.tunnelled += 1;
             self.env.frame.mirror = self.capture.mirrors.count(tunnel, at.frame);
         }
-        self.body(meta, packet, t);
+        match &packet.body {
+            Body::Ib(ib) if ib.behind.is_empty() => {
+                self.classify(packet);
+                self.ib(at, meta.wire_len, packet, ib, t);
+            }
+            _ => self.body(meta, packet, t),
+        }
         if T::ON {
             self.env.frame.trace(packet.tunnel.as_ref(), t);
         }
@@ -306,11 +312,17 @@ impl Pipeline<dyn Sink> {
         }
     }
 
-    fn body<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
-        let at = meta.at();
+    /// Counts the class of traffic of an IP packet.
+    #[inline(always)]
+    fn classify(&mut self, packet: &Packet<'_>) {
         if matches!(packet.src, Addr::V4(_) | Addr::V6(_)) {
             self.capture.classes[usize::from(packet.priority.unwrap_or(packet.dscp >> 3) & 7)] += 1;
         }
+    }
+
+    fn body<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
+        let at = meta.at();
+        self.classify(packet);
         match &packet.body {
             Body::Ib(ib) if ib.behind.is_empty() => self.ib(at, meta.wire_len, packet, ib, t),
             Body::Ib(ib) => self.joined_packets(meta, packet, ib, t),

@@ -425,7 +425,7 @@ impl Table {
     }
 
     /// Place of the connection of a queue pair.
-    #[inline]
+    #[inline(always)]
     pub(super) fn by_qp(&mut self, key: &QpKey) -> Option<ConnectionEnd> {
         match self.cached.get(key.cached_at()) {
             Some(Some((known, place))) if known == key => Some(*place),

@@ -30,7 +30,7 @@ impl Covered {
     }
 
     /// RDMA moved, or asked for, this many bytes at a place of the memory that holds the payload.
-    pub(crate) fn take(&mut self, delivery: &Delivery, length: Option<u32>) {
+    pub(crate) fn take(&mut self, delivery: &Delivery<'_>, length: Option<u32>) {
         match length.filter(|_| delivery.verdict == Fit::Inside) {
             Some(length) => self.add(delivery.region.payload_offset.saturating_add(delivery.offset), length.into()),
             None => self.forget(),

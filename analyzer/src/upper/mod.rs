@@ -171,7 +171,7 @@ impl Upper {
     }
 
     /// Bytes that an RDMA operation brought for an exchange.
-    pub(crate) fn delivered(&mut self, cx: &mut FrameContext<'_>, delivery: &Delivery, op: &RdmaOp<'_>) {
+    pub(crate) fn delivered(&mut self, cx: &mut FrameContext<'_>, delivery: &Delivery<'_>, op: &RdmaOp<'_>) {
         let id = delivery.region.exchange;
         let payloads = cx.env.options.payloads;
         let write = op.verb == Verb::Write;
@@ -181,7 +181,7 @@ impl Upper {
                 None => return cx.env.frame.belongs(id, 0),
             },
             (None, rpc) => match rpc.and_then(|rpc| rpc.open(id)) {
-                Some((row, covered)) => (row, Some(covered).filter(|_| !write && !has_message(&delivery.region))),
+                Some((row, covered)) => (row, Some(covered).filter(|_| !write && !has_message(delivery.region))),
                 None => return cx.env.frame.belongs(id, 0),
             },
         };
@@ -208,7 +208,7 @@ impl Upper {
             transfer.operations += 1;
         }
         cx.env.frame.belongs(id, row.rdma_bytes());
-        if payloads && delivery.verdict != Fit::Stale && !has_message(&delivery.region) {
+        if payloads && delivery.verdict != Fit::Stale && !has_message(delivery.region) {
             if let Some(smb2) = self.smb2.as_mut() {
                 smb2.payload(id, offset, op.bytes);
             }
@@ -223,7 +223,7 @@ impl Upper {
     }
 
     /// An RDMA Read was asked for: its bytes will come.
-    pub(crate) fn asked(&mut self, cx: &mut FrameContext<'_>, delivery: &Delivery, op: &RdmaOp<'_>) {
+    pub(crate) fn asked(&mut self, cx: &mut FrameContext<'_>, delivery: &Delivery<'_>, op: &RdmaOp<'_>) {
         let id = delivery.region.exchange;
         let mut moved = 0;
         if let Some(row) = self.open_exchange(id) {
@@ -242,7 +242,7 @@ impl Upper {
         if let Some(smb2) = self.smb2.as_mut() {
             smb2.asked(id, delivery, op.message_length);
         } else if let Some((_, fetched)) = self.rpc.as_mut().and_then(|rpc| rpc.open(id))
-            && !has_message(&delivery.region)
+            && !has_message(delivery.region)
         {
             fetched.take(delivery, op.message_length);
         }

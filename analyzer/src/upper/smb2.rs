@@ -303,7 +303,7 @@ impl Smb2 {
     }
 
     /// An RDMA Read asks for bytes of an exchange.
-    pub(crate) fn asked(&mut self, exchange: u64, delivery: &Delivery, length: Option<u32>) {
+    pub(crate) fn asked(&mut self, exchange: u64, delivery: &Delivery<'_>, length: Option<u32>) {
         let Some(pending) = self.by_exchange.get(&exchange).and_then(|id| self.pending.get_mut(id)) else { return };
         pending.asked.take(delivery, length);
     }
