@@ -510,30 +510,41 @@ pub(crate) fn by_steps<'a, T: Trace>(
     peel.run(first, t);
 }
 
-/// The same without observer for what nearly every frame of RoCEv2 is: Ethernet, IPv4 without options, UDP to its port,
-/// one whole packet whose ICRC is right, and no length or checksum that is wrong. It takes a third of the instructions.
-/// Returns false for all other frames, which are decoded by steps: those set whatever this may have set.
+/// The same without observer for what nearly every frame of RoCEv2 and iWARP is: Ethernet, IPv4 without options, and TCP
+/// or one whole packet of RoCEv2 whose ICRC is right, and no length or checksum of a header that is wrong. It takes a
+/// third of the instructions. Returns false for all other frames, which are decoded by steps: those set whatever this
+/// may have set.
 #[inline(always)]
 fn at_once<'a>(bytes: &'a [u8], options: &Options, packet: &mut Packet<'a>) -> bool {
-    const HEADERS: usize = 20 + 8;
     let Ok((i, link)) = ethernet::parse(bytes, &mut Off) else { return false };
-    let Some(headers) = i.first_chunk::<HEADERS>() else { return false };
-    if link.type_or_length != 0x0800 || headers[0] != 0x45 {
+    let Some(header) = i.first_chunk::<20>() else { return false };
+    if link.type_or_length != 0x0800 || header[0] != 0x45 {
         return false;
     }
-    let Ok((behind_ip, ip)) = ip::parse_v4(headers, &mut Off) else { return false };
-    let Ok((_, udp)) = udp::parse(behind_ip, &mut Off) else { return false };
-    let total = usize::from(ip.total_length);
-    let Some(datagram) = i.get(..total) else { return false };
-    let Some(at) = datagram.get(HEADERS..) else { return false };
-    let header = ip::check_v4(headers);
-    if ip.protocol != 17
-        || udp.dst_port != udp::ROCE_V2
-        || ip.fragment & 0x3fff != 0
-        || usize::from(udp.length) + 20 != total
-        || header == Check::Bad
-        || at.len() > LONGEST
-    {
+    let Ok((_, ip)) = ip::parse_v4(header, &mut Off) else { return false };
+    let Some(datagram) = i.get(..usize::from(ip.total_length)) else { return false };
+    let Some(payload) = datagram.get(20..) else { return false };
+    let check = ip::check_v4(header);
+    if ip.fragment & 0x3fff != 0 || check == Check::Bad {
+        return false;
+    }
+    packet.mac = link.src;
+    (packet.src, packet.dst) = (Addr::V4(ip.src), Addr::V4(ip.dst));
+    (packet.ttl, packet.ecn, packet.dscp) = (ip.ttl, ip.tos & 0x03, ip.tos >> 2);
+    packet.header = check;
+    match ip.protocol {
+        17 => roce_v2(datagram, options, ip.id, &mut packet.body),
+        6 => segment(packet, options, (0, ip.id), payload, &mut Off).is_ok(),
+        _ => false,
+    }
+}
+
+/// The part of [`at_once`] for one whole packet of RoCEv2, in an IPv4 datagram with a header of 20 bytes.
+#[inline(always)]
+fn roce_v2<'a>(datagram: &'a [u8], options: &Options, ip_id: u16, body: &mut Body<'a>) -> bool {
+    let Some((headers, at)) = datagram.split_first_chunk::<28>() else { return false };
+    let Ok((_, udp)) = udp::parse(&headers[20..], &mut Off) else { return false };
+    if udp.dst_port != udp::ROCE_V2 || usize::from(udp.length) + 20 != datagram.len() || at.len() > LONGEST {
         return false;
     }
     let icrc = match options.check_crc.then(|| check(Cover::Ipv4, datagram)).flatten() {
@@ -541,12 +552,8 @@ fn at_once<'a>(bytes: &'a [u8], options: &Options, packet: &mut Packet<'a>) -> b
         Some(_) => return false,
         None => Check::Unchecked,
     };
-    packet.mac = link.src;
-    (packet.src, packet.dst) = (Addr::V4(ip.src), Addr::V4(ip.dst));
-    (packet.ttl, packet.ecn, packet.dscp) = (ip.ttl, ip.tos & 0x03, ip.tos >> 2);
-    packet.header = header;
     let carrier = Carrier::RoceV2 { src_port: udp.src_port };
-    transport_packet(&mut packet.body, (carrier, ip.id), at, 0, (icrc, None), true, &mut Off).is_ok()
+    transport_packet(body, (carrier, ip_id), at, 0, (icrc, None), true, &mut Off).is_ok()
 }
 
 /// Decodes a reassembled IP datagram, under the [`IpHeader`] of one of its fragments. The observer sees its
@@ -965,21 +972,7 @@ impl<'a, 'p> Peel<'a, 'p> {
     fn transport<T: Trace>(&mut self, protocol: u8, i: &'a [u8], t: &mut T) -> Step<'a> {
         match protocol {
             17 => self.udp(i, t),
-            6 => {
-                self.packet.body = Body::Other("TCP");
-                let (segment, result) = tcp::parse(i, self.missing, t);
-                if let Some(mut segment) = segment {
-                    segment.ip_id = self.ip_id;
-                    // a SYN's checksum tells whether the sender's other checksums should be right, too; a damaged
-                    // segment does not begin or end a connection
-                    let counts = !segment.payload.is_empty() || segment.flags & (FIN | SYN | RST) != 0;
-                    if self.options.check_crc && self.missing == 0 && counts {
-                        segment.check = tcp::check(&self.packet.src, &self.packet.dst, i);
-                    }
-                    self.packet.body = Body::Tcp(segment);
-                }
-                result.map(|(i, ())| (i, Next::End))
-            }
+            6 => segment(self.packet, &self.options, (self.missing, self.ip_id), i, t),
             47 => self.gre(i, t),
             4 | 41 => {
                 self.enter(TunnelKind::Ip, 0, false, i)?;
@@ -1258,6 +1251,30 @@ impl<'a, 'p> Peel<'a, 'p> {
             });
         }
     }
+}
+
+/// Decodes a TCP segment between the addresses of `packet`, of which `missing` bytes are not in the capture.
+#[inline]
+fn segment<'a, T: Trace>(
+    packet: &mut Packet<'a>,
+    options: &Options,
+    (missing, ip_id): (u32, u16),
+    i: &'a [u8],
+    t: &mut T,
+) -> Step<'a> {
+    packet.body = Body::Other("TCP");
+    let (segment, result) = tcp::parse(i, missing, t);
+    if let Some(mut segment) = segment {
+        segment.ip_id = ip_id;
+        // a SYN's checksum tells whether the sender's other checksums should be right, too; a damaged segment does not
+        // begin or end a connection
+        let counts = !segment.payload.is_empty() || segment.flags & (FIN | SYN | RST) != 0;
+        if options.check_crc && missing == 0 && counts {
+            segment.check = tcp::check(&packet.src, &packet.dst, i);
+        }
+        packet.body = Body::Tcp(segment);
+    }
+    result.map(|(i, ())| (i, Next::End))
 }
 
 /// Decodes one packet of the InfiniBand transport, from its BTH to its ICRC, into `body`. `missing` bytes of it are not
