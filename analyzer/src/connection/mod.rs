@@ -651,6 +651,15 @@ impl ConnectionState {
         upper.missed();
     }
 
+    /// From here on its packets may be of another connection on the same queue pairs, or come behind a long hole: what
+    /// its ends agreed upon is not known any more.
+    #[cold]
+    pub(crate) fn distrust(&mut self) {
+        (self.opening.read_depth, self.opening.ack_timeout) = ([None; 2], None);
+        self.messages.distrust();
+        self.upper.distrust();
+    }
+
     /// Packets of `by` are acknowledged, but none of them was seen: the credits that they granted are not known.
     #[cold]
     pub fn unseen(&mut self, by: End) {

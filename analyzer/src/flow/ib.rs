@@ -18,6 +18,7 @@ use super::copies::{Copies, DoubleDetector, Ids, Shown, is_mirrored, mark, may_b
 use super::losses::{ALL_CHANGED, BySender, LossView, Losses, Speaks, Tally, Unanswered, are_changed, tallied};
 use super::psn;
 use super::recovery::{Ended, HELD_BACK, Late, Recovery, Sent};
+use super::restart::{NEAR, Told};
 use super::sizes::{Sizes, Stuck};
 use crate::devices::Measure;
 use crate::episodes::{Kind, sequence_of_psn};
@@ -330,6 +331,8 @@ pub struct IbFlow {
     round_trip: [Option<i64>; 2],
     /// By end: the same of late.
     recent_round_trip: [RecentRoundTrip; 2],
+    /// The PSNs of an end went far away: packets may be of another connection on the same queue pairs.
+    is_in_question: bool,
 }
 
 /// Requests of one end.
@@ -413,6 +416,10 @@ struct Sender {
     /// A Read that was retransmitted although all of its Responses were seen: its time, and the PSN behind it. The next
     /// packets show if its sender went back to it, or the capture has a copy that was held up.
     reread: Option<(At, u32)>,
+    /// The last acknowledgment.
+    told: Option<Told>,
+    /// The last one before its PSNs went far away, until others show if its receiver goes on.
+    told_before: Option<Told>,
 }
 
 #[derive(Clone, Debug)]
@@ -603,6 +610,62 @@ impl IbFlow {
         self.senders[requester.index()]
             .next
             .is_some_and(|next| psn::ahead(next, psn).unsigned_abs() > JUMP_MAX.unsigned_abs())
+    }
+
+    /// True if a packet of `by` may be of another connection on the same queue pairs, by its PSN or by those before it.
+    #[inline]
+    pub fn is_doubtful(&self, by: End, is_request: bool, psn: u32) -> bool {
+        let (requester, limit) = if is_request { (by, NEAR) } else { (by.peer(), JUMP_MAX) };
+        let is_off = |next: u32| psn::ahead(next, psn).unsigned_abs() > limit.unsigned_abs();
+        self.is_in_question || self.senders[requester.index()].next.is_some_and(is_off)
+    }
+
+    /// True if the PSN of a request of `by` is not one of those that are near.
+    pub fn is_off(&self, by: End, psn: u32) -> bool {
+        self.senders[by.index()].next.is_some_and(|next| psn::ahead(next, psn).unsigned_abs() > NEAR.unsigned_abs())
+    }
+
+    /// True if an answer of `by` counts its messages as none of this connection does.
+    pub fn counts_anew(&self, at: At, by: End, packet: &IbPacket<'_>) -> bool {
+        let sender = &self.senders[by.peer().index()];
+        let is_other = |(told, msn): (Told, u32)| told.is_of_another(at, packet.bth.psn, msn) == Some(true);
+        sender.told_before.or(sender.told).zip(msn_of(packet)).is_some_and(is_other)
+    }
+
+    /// A packet in question is one of this connection, as far as is known.
+    pub fn belongs(&mut self, at: At, by: End, packet: &IbPacket<'_>) {
+        let sender = &mut self.senders[by.peer().index()];
+        let is_known = |(told, msn): (Told, u32)| told.is_of_another(at, packet.bth.psn, msn).is_some();
+        if sender.told_before.zip(msn_of(packet)).is_some_and(is_known) {
+            sender.told_before = None;
+        }
+        self.is_in_question = self.senders.iter().any(|sender| sender.has_jumped || sender.told_before.is_some());
+    }
+
+    /// Another connection has the queue pairs: packets that are held are its own, and this one misses nothing before
+    /// them.
+    #[cold]
+    pub fn is_over<S: IbSink>(&mut self, at: At, sink: &mut S) {
+        for by in End::BOTH {
+            let sender = &mut self.senders[by.index()];
+            let is_off = |held: &Held| sender.next.is_some_and(|next| psn::ahead(held.psn, next) > NEAR);
+            if !sender.held.front().is_some_and(is_off) {
+                continue;
+            }
+            sender.held.clear();
+            (sender.held_bytes, sender.acked_ahead) = (0, None);
+            if sender.recovery.take().is_some() {
+                sink.fact(at, by, IbFact::NotRecovering);
+            }
+        }
+    }
+
+    /// The PSNs of an end went far away.
+    #[cold]
+    fn questions(&mut self, by: End) {
+        let sender = &mut self.senders[by.index()];
+        sender.told_before = sender.told_before.or(sender.told);
+        self.is_in_question = true;
     }
 
     /// True if the PSNs of the requests of an end jumped since its last Send: what it sends may be of another connection.
@@ -1150,6 +1213,7 @@ impl IbFlow {
     /// is useless.
     #[cold]
     fn jumps<S: IbSink>(&mut self, at: At, by: End, number: u32, sink: &mut S) {
+        self.questions(by);
         let sender = &mut self.senders[by.index()];
         sender.held.clear();
         sender.held_bytes = 0;
@@ -1293,6 +1357,9 @@ impl IbFlow {
     #[cold]
     fn again<T: Trace, S: IbSink>(&mut self, request: &Request<'_>, follows: bool, mark: u32, t: &mut T, sink: &mut S) {
         let (at, by, number, row) = (request.at, request.by, request.psn, request.row);
+        if self.is_off(by, number) {
+            self.questions(by);
+        }
         let sender = &mut self.senders[by.index()];
         if sender.is_before(number) {
             // from before the capture's first: it may have gone first, or go again
@@ -1525,6 +1592,9 @@ impl IbFlow {
     #[cold]
     fn hold<T: Trace, S: IbSink>(&mut self, request: &Request<'_>, missing: u32, copy: bool, t: &mut T, sink: &mut S) {
         let (at, by, number) = (request.at, request.by, request.psn);
+        if missing > NEAR.unsigned_abs() {
+            self.questions(by);
+        }
         let sender = &mut self.senders[by.index()];
         let follows = number == sender.cursor;
         let known = sender.held.iter().position(|h| h.psn == number);
@@ -1626,6 +1696,7 @@ impl IbFlow {
         }
         (sender.next, sender.slack) = (Some(behind), sender.slack.saturating_sub(gap.count));
         sender.is_whole = false;
+        sender.has_jumped |= gap.count > NEAR.unsigned_abs();
         let hole = u64::from(mtu.unwrap_or(0)) * u64::from(gap.count);
         let goes_on = sender.open == Some(Verb::Write) && is_inside;
         let is_open = sender.whole.is_some_and(|whole| u64::from(sender.offset) + hole < u64::from(whole));
@@ -1961,9 +2032,11 @@ impl IbFlow {
                 self.senders[requester.index()].passes_over(at, number);
                 self.acknowledged(at, requester, number, t, sink);
                 let sender = &mut self.senders[requester.index()];
+                let msn = msn_of(packet).filter(|_| packet.icrc != Check::Bad);
                 if sender.acked_ahead == Some(number) {
-                    sender.acks_ahead.2 = msn_of(packet).filter(|_| packet.icrc != Check::Bad);
+                    sender.acks_ahead.2 = msn;
                 }
+                sender.told = msn.map(|msn| Told { psn: number, msn, time: at.time }).or(sender.told);
             }
             Some(_) => {}
         }

@@ -8,6 +8,7 @@ pub mod mpa;
 pub mod psn;
 pub mod recovery;
 pub mod repair;
+pub mod restart;
 pub mod sizes;
 pub mod tcp;
 pub mod violation;

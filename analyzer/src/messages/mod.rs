@@ -113,6 +113,18 @@ impl Messages {
         };
     }
 
+    /// What the ends agreed upon does not hold from here on: they may be others.
+    #[cold]
+    pub fn distrust(&mut self) {
+        (self.inline_threshold, self.invalidation) = ([None; 2], None);
+        if let Some(smbd) = self.smbd.as_mut() {
+            smbd.link.distrust();
+        }
+        if let Some(rpcrdma) = self.rpcrdma.as_mut() {
+            rpcrdma.distrust();
+        }
+    }
+
     /// Takes a packet of a Send. Returns true if it turned out that packets before it are missing.
     pub fn send<T: Trace>(
         &mut self,

@@ -7,18 +7,15 @@ use crate::connection::ConnectionState;
 use crate::connection::facts::Listener;
 use crate::env::Layer;
 use crate::finding::{Blame, Certainty, Rule, Site};
-use crate::messages::is_of_another;
-use crate::messages::smbd::begins_connection;
 use crate::op::{At, End};
 use crate::series::{Trouble, Volume};
 use crate::sink::Sink;
-use crate::summary::{Handshake, Peer, Protocol, Transport};
+use crate::summary::{Handshake, Peer, Transport};
 use alloc::boxed::Box;
 use rdmascope_dissector::fault::FaultKind;
 use rdmascope_dissector::frame::{Body, Carrier, Check, IbPacket, Packet};
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
-use rdmascope_dissector::wire::smbd::NegotiateRequest;
 
 /// The largest path MTU, in bytes (IBA volume 1, 9.8.1).
 pub(super) const MTU_MAX: u32 = 4096;
@@ -360,10 +357,15 @@ impl Pipeline<dyn Sink> {
                 None => self.new_flow(at, key, packet, ib, row),
             };
         }
-        if self.table.get(place.slot).is_some_and(|s| is_reused(s, place.end, row, ib)) {
-            self.end_unseen(place.slot, at);
-            self.close(place.slot, at);
-            place = self.new_flow(at, key, packet, ib, row);
+        if self.table.get(place.slot).is_some_and(|s| may_be_reused(s, place.end, row, ib)) {
+            if self.is_reused(at, place, &key, ib, row) {
+                self.end_reused(place.slot, at);
+                self.end_unseen(place.slot, at);
+                self.close(place.slot, at);
+                place = self.new_flow(at, key, packet, ib, row);
+            } else if let Some(Slot { flow: Flow::Ib(flow), .. }) = self.table.get_mut(place.slot) {
+                flow.belongs(at, place.end, ib);
+            }
         }
         if self.table.get(place.slot).is_some_and(is_to_pair) {
             place = self.try_pair(place, key, ib, row);
@@ -411,7 +413,7 @@ impl Pipeline<dyn Sink> {
 /// True if a packet may be one of another connection than the one of its addresses and queue pair so far.
 #[inline]
 fn is_questionable(slot: &Slot, by: End, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
-    slot.stray.is_some() || is_to_pair(slot) || is_in_doubt(slot, by, ib) || is_reused(slot, by, row, ib)
+    slot.stray.is_some() || is_to_pair(slot) || is_in_doubt(slot, by, ib) || may_be_reused(slot, by, row, ib)
 }
 
 /// True if a connection began with a packet whose addresses may be damaged, and this one, undamaged, may not be of it.
@@ -420,34 +422,11 @@ fn is_in_doubt(slot: &Slot, by: End, ib: &IbPacket<'_>) -> bool {
     slot.is_doubtful[by.index()] && ib.icrc == Check::Good && slot.connection.opening.rdma_opened.is_some()
 }
 
-/// True if a packet of an end is not one of its connection: that is closed, or the packet opens another one, or after a
-/// jump of the PSNs it is of another protocol.
+/// True if a packet of an end may not be one of its connection: see [`Pipeline::is_reused`].
 #[inline]
-fn is_reused(slot: &Slot, by: End, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
+fn may_be_reused(slot: &Slot, by: End, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
     let Flow::Ib(flow) = &slot.flow else { return false };
-    let is_far = flow.is_far(by, row.is_request(), ib.bth.psn);
-    let connection = &slot.connection;
-    (is_far || flow.has_jumped(by))
-        && ib.icrc != Check::Bad
-        && (is_far && (connection.closed.is_some() || connection.has_captured() && opens(row, ib))
-            || changes_protocol(connection.protocol(), row, ib))
-}
-
-/// True if a packet begins a message of another protocol than that of its connection.
-#[cold]
-fn changes_protocol(protocol: Protocol, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
-    let is_only = row.part == bth::Part::Only;
-    row.verb == bth::Verb::Send && row.is_first() && is_of_another(protocol, ib.payload, ib.payload_length, is_only)
-}
-
-/// True if a packet is a message with which a connection begins: its ends may have crashed, and the capture may lack the
-/// handshake.
-#[cold]
-fn opens(row: &bth::Row, ib: &IbPacket<'_>) -> bool {
-    row.verb == bth::Verb::Send
-        && row.part == bth::Part::Only
-        && ib.payload_length >= NegotiateRequest::LEN as u32
-        && begins_connection(ib.payload, ib.payload_length)
+    flow.is_doubtful(by, row.is_request(), ib.bth.psn) && ib.icrc != Check::Bad
 }
 
 /// True if the other direction of a flow is looked for.

@@ -11,7 +11,7 @@
 //!
 //! The table of connections (`table`), the two directions of queue pairs (`pairing`), the messages of connection
 //! management (`cm`), IP fragments (`datagrams`) and the numbers of the report (`numbering`) are files of their own;
-//! each knows nothing of the others' insides. What a frame changes in them is in `ib`, `tcp` and `management`; a
+//! each knows nothing of the others' insides. That queue pairs are in use again is decided in `reuse`. What a frame changes in them is in `ib`, `tcp` and `management`; a
 //! connection ends in `closing`, all of them give up memory in `memory`, and become a report in `reporting`.
 //!
 //! Several of these can share the connections of one capture, each on a thread of its own: `route` chooses one for each
@@ -30,6 +30,7 @@ mod numbering;
 mod numbers;
 mod pairing;
 mod reporting;
+mod reuse;
 mod route;
 mod shards;
 mod table;

@@ -263,6 +263,14 @@ impl Upper {
         }
     }
 
+    /// What the ends agreed upon does not hold from here on: they may be others.
+    #[cold]
+    pub(crate) fn distrust(&mut self) {
+        if let Some(smb2) = self.smb2.as_mut() {
+            smb2.distrust();
+        }
+    }
+
     /// The connection or the capture ends: requests without a reply stay so. `closed` if a side ended the connection,
     /// with that side if it is known.
     pub(crate) fn finish(&mut self, cx: &mut FrameContext<'_>, end: At, closed: Option<Option<End>>) {

@@ -286,6 +286,11 @@ impl Smb2 {
         self.unseal.missed();
     }
 
+    /// The dialect, and what came with it, do not hold from here on.
+    pub(crate) fn distrust(&mut self) {
+        (self.agreed, self.offered) = (Agreed::default(), Offered::default());
+    }
+
     /// Bytes of memory that payloads of open requests hold. It looks at all of them.
     pub(crate) fn payloads(&self) -> usize {
         self.pending.values().filter_map(|p| p.payload.as_ref()).map(|payload| payload.held()).sum()

@@ -5,6 +5,7 @@ use crate::connection::f;
 use crate::episodes::{Episode, Kind, sequence_of_psn};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
 use crate::flow::ib::{IbFact, IbSink, JUMP_MAX, Operation, Why};
+use crate::flow::restart::NEAR;
 use crate::messages::smbd::Smbd;
 use crate::missed::{RESPONSE, Rests};
 use crate::op::{At, End, Gap, Part, RdmaOp, Verb};
@@ -18,6 +19,9 @@ const SEQUENCE: u8 = 0;
 const INVALID_REQUEST: u8 = 1;
 const REMOTE_ACCESS: u8 = 2;
 const OPERATION: u8 = 3;
+
+/// Beginning of the text about packet numbers that jump.
+pub(crate) const JUMPED: &str = "packet numbers jump";
 
 /// Cause of an RNR NAK of a request that takes no receive.
 const BUSY: &str = "The receiver's adapter could not serve the request yet: a page of the memory was not there (on-demand \
@@ -143,8 +147,9 @@ impl Listener<'_> {
     fn jumped(&mut self, at: At) {
         self.connection.health.sequence_gaps += 1;
         End::BOTH.into_iter().for_each(|end| self.connection.gap(self.env, at, end));
+        self.connection.distrust();
         let text = format_args!(
-            "packet numbers jump: more than {JUMP_MAX} packets were not captured, or other connections use the queue pairs"
+            "{JUMPED}: more than {JUMP_MAX} packets were not captured, or other connections use the queue pairs"
         );
         self.wire(at, Rule::CaptureLoss, Blame::Capture, Certainty::Guess, text);
     }
@@ -271,6 +276,9 @@ impl IbSink for Listener<'_> {
                 if at.frame > gap.at.frame && at.frame != u64::MAX {
                     // packets behind it are known from here on only, and so are their requests
                     End::BOTH.into_iter().for_each(|end| self.connection.missed.gap(end, at));
+                }
+                if gap.count > NEAR.unsigned_abs() {
+                    self.connection.distrust();
                 }
             }
             IbFact::Nak { code, psn } => {

@@ -18,6 +18,7 @@ use crate::missed::{Lost, RESPONSE};
 use crate::op::{At, End, Gap};
 use core::fmt;
 
+pub(crate) use ib::JUMPED;
 pub use losses::{add_losses, add_vanished};
 
 /// A connection and everything it reports to, as a flow sees them.

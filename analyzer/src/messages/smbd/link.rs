@@ -344,6 +344,11 @@ impl Link {
         }
     }
 
+    /// What was negotiated may be of another connection than what follows: nothing that rests on it is sure.
+    pub fn distrust(&mut self) {
+        self.certainty = Certainty::Guess;
+    }
+
     /// Takes over the other half of a connection whose directions were first taken for two.
     pub fn adopt(&mut self, by: End, from: &Self, from_end: End) {
         self.sides[by.index()] = from.sides[from_end.index()];

@@ -12,6 +12,7 @@ use crate::summary::{Negotiated, SideReport};
 use alloc::vec::Vec;
 use link::{Link, Phase, RuleSink};
 use rdmascope_dissector::trace::{Off, Trace};
+use rdmascope_dissector::wire::smb2::header::Command;
 use rdmascope_dissector::wire::smb2::{Header, RequestMemo, Visitor};
 use rdmascope_dissector::wire::smbd::{self, Data, DataTransfer, NegotiateRequest, NegotiateResponse};
 
@@ -530,6 +531,13 @@ fn may_begin_smb2(data: &[u8], length: u32) -> bool {
 pub fn begins_connection(bytes: &[u8], wire_length: u32) -> bool {
     is_negotiate_request(bytes, wire_length)
         || (wire_length < DataTransfer::LEN as u32 && !looks_like_data(bytes, wire_length))
+}
+
+/// True if a Send carries the first request of SMB2.
+pub fn begins_smb2(bytes: &[u8], wire_length: u32) -> bool {
+    let Ok((_, data)) = smbd::parse_data(bytes, wire_length, &mut Off) else { return false };
+    let Ok((_, header)) = Header::parse(data.data, &mut Off) else { return false };
+    data.inside && begins_like_smb2(data.data) && header.command == Command::NEGOTIATE && !header.is_response()
 }
 
 /// Shows a Send without counting it.
