@@ -68,6 +68,8 @@ pub(super) struct Request {
     /// Number of times it was sent again.
     repeats: u32,
     transport: Transport,
+    /// UDP port that it came from, of RoCE version 2.
+    udp_port: Option<u16>,
     /// VLAN and overlay of it.
     pub(super) tag: Tag,
     /// Time of the REP.
@@ -133,7 +135,7 @@ impl Requests {
         &mut self,
         at: At,
         (src, dst): (Addr, Addr),
-        carrier: (Transport, Tag),
+        carrier: (Transport, Option<u16>, Tag),
         message: &ConnectRequest<'_>,
         is_damaged: bool,
     ) -> Option<Request> {
@@ -372,6 +374,7 @@ impl Requests {
             hosts: r.hosts,
             port: r.port,
             transport: r.transport,
+            udp_port: r.udp_port,
             sent: r.repeats.saturating_add(1),
             heard: r.heard,
             answer: match (&r.refused, r.accepted) {
@@ -397,7 +400,7 @@ impl Requests {
 fn new_request(
     at: At,
     (src, dst): (Addr, Addr),
-    (transport, tag): (Transport, Tag),
+    (transport, udp_port, tag): (Transport, Option<u16>, Tag),
     message: &ConnectRequest<'_>,
     is_damaged: bool,
 ) -> Request {
@@ -426,6 +429,7 @@ fn new_request(
         made_good: false,
         repeats: 0,
         transport,
+        udp_port,
         tag,
         accepted: None,
         last_again: [At::default(); 2],
@@ -489,12 +493,12 @@ mod tests {
         let mut requests = Requests::default();
         assert!(
             requests
-                .request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(70, 3), false)
+                .request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, None, Tag::default()), &request(70, 3), false)
                 .is_none()
         );
         assert_eq!(requests.place(1, CLIENT, SERVER, (Some(70), None)), None);
         // the same REQ again
-        requests.request(at(2, 1), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(70, 3), false);
+        requests.request(at(2, 1), (CLIENT, SERVER), (Transport::RoceV2, None, Tag::default()), &request(70, 3), false);
         assert_eq!(requests.place(2, CLIENT, SERVER, (Some(70), None)), None);
         assert!(requests.reply(at(3, 0), CLIENT, &reply(80, 71)).is_none(), "another id");
         assert!(requests.reply(at(3, 0), SERVER, &reply(80, 70)).is_none(), "another receiver");
@@ -515,7 +519,7 @@ mod tests {
         let mut ask = |frame: u64, psn: u32| {
             let asked = request(70, 3);
             let asked = ConnectRequest { head: RequestHead { starting_psn: psn, ..asked.head }, ..asked };
-            requests.request(at(frame, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &asked, false);
+            requests.request(at(frame, 0), (CLIENT, SERVER), (Transport::RoceV2, None, Tag::default()), &asked, false);
             requests.reply(at(frame, 0), CLIENT, &reply(80, 70)).map(|(matched, _)| matched.psn)
         };
         assert_eq!([ask(1, 500), ask(2, 500), ask(3, 9000)], [Some(500), None, Some(9000)]);
@@ -525,7 +529,7 @@ mod tests {
     #[test]
     fn a_disconnect_ends_the_connection_of_both_ids() {
         let mut requests = Requests::default();
-        requests.request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(70, 3), false);
+        requests.request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, None, Tag::default()), &request(70, 3), false);
         let (matched, _) = requests.reply(at(3, 0), CLIENT, &reply(80, 70)).expect("its REP");
         requests.connected(&matched, 5, 1);
         assert_eq!(requests.connection_of(SERVER, CLIENT, 80, 70), Some((5, End::B)));
@@ -542,7 +546,7 @@ mod tests {
             requests.request(
                 at(u64::from(id), 0),
                 (CLIENT, SERVER),
-                (Transport::RoceV2, Tag::default()),
+                (Transport::RoceV2, None, Tag::default()),
                 &request(id, id),
                 false,
             );
@@ -561,7 +565,7 @@ mod tests {
         );
         assert!(requests.list.iter().all(|r| !r.is_surely_unanswered()), "none was sent again");
         requests.heard(SERVER, CLIENT);
-        requests.request(at(4, 1), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(3, 3), false);
+        requests.request(at(4, 1), (CLIENT, SERVER), (Transport::RoceV2, None, Tag::default()), &request(3, 3), false);
         assert_eq!(requests.list.iter().filter(|r| r.is_surely_unanswered()).count(), 1);
         let silent = |now| requests.list.iter().filter(|r| r.timed_out(now)).map(|r| r.comm_id).collect::<Vec<_>>();
         assert_eq!((silent(at(9, 19)), silent(at(9, 20))), (alloc::vec![], alloc::vec![3]));
@@ -574,7 +578,7 @@ mod tests {
             requests.request(
                 at(u64::from(id), 0),
                 (CLIENT, SERVER),
-                (Transport::RoceV2, Tag::default()),
+                (Transport::RoceV2, None, Tag::default()),
                 &request(id, id),
                 false,
             );
@@ -596,12 +600,12 @@ mod tests {
     fn a_damaged_request_gives_way_to_one_that_is_not() {
         let mut requests = Requests::default();
         let wrong = ConnectRequest { head: RequestHead { starting_psn: 7, ..request(70, 3).head }, ..request(70, 3) };
-        requests.request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &wrong, true);
-        requests.request(at(2, 1), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(70, 3), false);
+        requests.request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, None, Tag::default()), &wrong, true);
+        requests.request(at(2, 1), (CLIENT, SERVER), (Transport::RoceV2, None, Tag::default()), &request(70, 3), false);
         let values = requests.list.iter().map(|r| (r.at.frame, r.psn, r.repeats)).collect::<Vec<_>>();
         assert_eq!(values, [(1, 500, 1)]);
         // one whose id is damaged is known once others of its client are right
-        requests.request(at(3, 1), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(71, 3), true);
+        requests.request(at(3, 1), (CLIENT, SERVER), (Transport::RoceV2, None, Tag::default()), &request(71, 3), true);
         assert_eq!(requests.attempts().count(), 2);
         requests.sound(CLIENT, SERVER);
         assert!(requests.is_damaged(CLIENT, SERVER) && !requests.is_damaged(SERVER, CLIENT));
@@ -613,7 +617,13 @@ mod tests {
     fn a_request_whose_answer_was_not_captured_whole_is_not_unanswered() {
         let ask = || {
             let mut requests = Requests::default();
-            requests.request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(70, 3), false);
+            requests.request(
+                at(1, 0),
+                (CLIENT, SERVER),
+                (Transport::RoceV2, None, Tag::default()),
+                &request(70, 3),
+                false,
+            );
             requests
         };
         let mut requests = ask();
@@ -636,7 +646,13 @@ mod tests {
         let gone: Vec<u32> = (0..REQUESTS_MAX as u32 + 2)
             .filter_map(|id| {
                 requests
-                    .request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(id, id), false)
+                    .request(
+                        at(1, 0),
+                        (CLIENT, SERVER),
+                        (Transport::RoceV2, None, Tag::default()),
+                        &request(id, id),
+                        false,
+                    )
                     .map(|r| r.comm_id)
             })
             .collect();

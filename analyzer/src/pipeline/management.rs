@@ -17,7 +17,7 @@ use crate::sink::Sink;
 use crate::summary::{Handshake, Peer};
 use alloc::boxed::Box;
 use alloc::string::ToString;
-use rdmascope_dissector::frame::{Addr, Check, IbPacket, Packet};
+use rdmascope_dissector::frame::{Addr, Carrier, Check, IbPacket, Packet};
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::ib::cm::{self as wire, CmMessage, RejectReason};
 
@@ -69,9 +69,9 @@ impl Pipeline<dyn Sink> {
         }
         match message {
             CmMessage::Request(request) => {
-                if let Some(oldest) =
-                    self.requests.request(at, hosts, (carrier(ib), Tag::of(packet)), &request, ib.icrc == Check::Bad)
-                {
+                let udp_port = if let Carrier::RoceV2 { src_port } = ib.carrier { Some(src_port) } else { None };
+                let carrier = (carrier(ib), udp_port, Tag::of(packet));
+                if let Some(oldest) = self.requests.request(at, hosts, carrier, &request, ib.icrc == Check::Bad) {
                     self.unanswered_request(at, &oldest);
                 }
             }

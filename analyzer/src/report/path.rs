@@ -15,7 +15,7 @@
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
 use crate::outcome::{Ending, Outcome, Purpose, Success, is_orderly};
-use crate::report::undelivered::{Undelivered, why_undelivered};
+use crate::report::undelivered::{Undelivered, is_of_roce, is_of_tcp, why_undelivered};
 use crate::report::{Connection, Handshake, Protocol, Report, Transport};
 use crate::rpcbind::Rpcbind;
 pub use crate::smb_setup::{Moved, SmbSetup};
@@ -29,6 +29,7 @@ use hashbrown::{HashMap, HashSet};
 use rdmascope_dissector::frame::{Addr, Reason};
 use rdmascope_dissector::text::{Elapsed, Grouped};
 use rdmascope_dissector::wire::ib::cm::RejectReason;
+use rdmascope_dissector::wire::ib::mad::QP1;
 use rdmascope_dissector::wire::smb2::NtStatus;
 use rdmascope_dissector::wire::smb2::ioctl::NetworkInterface;
 use rdmascope_dissector::wire::smb2::negotiate::Dialect;
@@ -83,6 +84,8 @@ pub struct Attempt {
     pub port: u16,
     /// Transport of the attempt.
     pub transport: Transport,
+    /// UDP port that it was sent from, of RoCE version 2.
+    pub udp_port: Option<u16>,
     /// Number of times it was sent.
     pub sent: u32,
     /// True if anything that its server sent was captured.
@@ -885,16 +888,16 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         let (end, is_whole) = (report.capture.last.unwrap_or_default(), report.capture.cut == 0);
         let is_rdma = |c: &Connection| matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma) || is_try(c);
         let (rdma, tcp): (Vec<&Connection>, Vec<&Connection>) = group.connections.iter().partition(|c| is_rdma(c));
-        let undelivered = |protocol: u8, client: Addr, to: Addr, port: u16, since: At| {
-            let is_it = |(at, [_, told], u): &&Undelivered| {
-                *at >= since && *told == client && u.protocol == protocol && u.to == to && u.ports[1] == port
-            };
-            unreachable.iter().find(is_it).map(|(at, [by, _], u)| (*at, *by, u.reason))
+        let undelivered = |since: At, is_it: &dyn Fn(&Undelivered) -> bool| {
+            let told = unreachable.iter().find(|told| told.0 >= since && is_it(told));
+            told.map(|(at, [by, _], u)| (*at, *by, u.reason))
         };
         let mut requests: Vec<ConnectionRequest> = Vec::new();
         for a in &group.attempts {
             let waited = end.time.saturating_sub(a.at.time);
-            let icmp = undelivered(17, a.client, a.server, ROCE, a.at);
+            let is_it =
+                |told: &Undelivered| is_of_roce(told, [a.client, a.server], Some(QP1), |port| a.udp_port == Some(port));
+            let icmp = undelivered(a.at, &is_it);
             let mut frames = alloc::vec![a.at];
             if let CmAnswer::TakenBack(at) = a.answer {
                 frames.push(at);
@@ -930,7 +933,8 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         for c in rdma.iter().filter(|c| is_try(c) || c.transport == Some(Transport::Iwarp)) {
             let [client, server] = c.peers.map(|p| p.address);
             let port = c.peers[1].port;
-            let icmp = undelivered(6, client, server, port, c.first);
+            let ports = c.peers.map(|p| p.port);
+            let icmp = undelivered(c.first, &|told| is_of_tcp(told, [client, server], ports));
             let mut frames = alloc::vec![c.first];
             frames.extend(c.closed.map(|(.., at)| at));
             let waited = c.closed.map_or(end, |(.., at)| at).time.saturating_sub(c.first.time);
@@ -1948,6 +1952,7 @@ mod tests {
             hosts: None,
             port,
             transport: Transport::RoceV2,
+            udp_port: Some(0xc001),
             sent: 1,
             heard: true,
             answer,
@@ -2164,14 +2169,18 @@ mod tests {
     #[test]
     fn a_datagram_that_could_not_be_delivered_is_no_silence() {
         let reported =
-            Unreachable { reason: Reason::NoPort, protocol: 17, to: SERVER, ports: [0, ROCE], queue_pair: None };
+            Unreachable { reason: Reason::NoPort, protocol: 17, to: SERVER, ports: [0xc001, ROCE], queue_pair: None };
         let silent = [attempt(445, 3, CmAnswer::None)];
         let of = |by: Addr, reported: Unreachable| {
             let mut paths = paths(&report(vec![over_tcp()]), &silent, &[(at(4), [by, CLIENT], reported)]);
             paths.remove(0).verdict.map(|v| (v.rule, v.by, v.text))
         };
         let rule = |verdict: Option<(Rule, Blame, String)>| verdict.map(|v| v.0);
-        assert_eq!(rule(of(SERVER, Unreachable { ports: [0, 53], ..reported })), Some(Rule::SmbPathSilent));
+        assert_eq!(rule(of(SERVER, Unreachable { ports: [0xc001, 53], ..reported })), Some(Rule::SmbPathSilent));
+        // a probe goes to that port from another one, and what it carries is no header of a request
+        let of_probe = |queue_pair| rule(of(SERVER, Unreachable { ports: [33_434, ROCE], queue_pair, ..reported }));
+        assert_eq!([None, Some(0x45_4647), Some(0)].map(of_probe), [Some(Rule::SmbPathSilent); 3]);
+        assert_eq!(of_probe(Some(QP1)), Some(Rule::SmbPathRefused));
         let (refused, by, text) = of(SERVER, reported).unwrap();
         assert_eq!((refused, by), (Rule::SmbPathRefused, Blame::Server));
         assert!(

@@ -2,14 +2,13 @@
 
 use crate::finding::{Blame, Finding, Rule};
 use crate::outcome::side_of;
-use crate::report::undelivered::{Undelivered, why_undelivered};
+use crate::report::undelivered::{Undelivered, is_of_roce, is_of_tcp, why_undelivered};
 use crate::report::{Connection, Report, Transport};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use rdmascope_dissector::frame::Reason;
 use rdmascope_dissector::text::Times;
-use rdmascope_dissector::wire::udp::ROCE_V2;
 
 /// Cause where the end speaks on other connections to the same peer.
 const ONE_WAY: &str = "Packets of this connection alone are dropped: one of several ways (a link of a bundle, a route, a \
@@ -72,27 +71,23 @@ fn reported(report: &mut Report, undelivered: &[Undelivered]) {
 }
 
 /// True if ICMP tells of packets of a connection that a finding is about.
-fn is_about(c: &Connection, finding: &Finding, (at, [_, told], undelivered): &Undelivered) -> bool {
+fn is_about(c: &Connection, finding: &Finding, told: &Undelivered) -> bool {
+    let (at, _, undelivered) = told;
     // what came before was answered, and of a packet that starts a silence nothing shows that it is too large
     let is_soon = at.time >= finding.time_ns && at.time <= finding.last_time_ns.saturating_add(AFTER);
     let is_size = matches!(undelivered.reason, Reason::TooLarge(_)) && finding.rule == Rule::PeerSilent;
     let sender = side_of(finding.by).map(|silent| 1 - silent);
     let is_sent_by = |side: usize| {
         let [from, to] = [c.peers[side], c.peers[1 - side]];
-        let is_its = match c.transport {
-            // probes go to that port too, but to no queue pair, and from other ports
+        let hosts = [from.address, to.address];
+        match c.transport {
             Some(Transport::RoceV2) => {
-                let is_roce = undelivered.protocol == 17 && undelivered.ports[1] == ROCE_V2;
                 let sent_from = || c.network.directions[side].ports.rows().iter().map(|(port, _)| *port);
-                let is_its_port = || sent_from().any(|port| port == undelivered.ports[0]);
-                is_roce && undelivered.queue_pair.map_or_else(is_its_port, |qp| to.qp == Some(qp))
+                is_of_roce(told, hosts, to.qp, |port| sent_from().any(|its| its == port))
             }
-            Some(Transport::Iwarp | Transport::Tcp) => {
-                undelivered.protocol == 6 && undelivered.ports == [from.port, to.port]
-            }
+            Some(Transport::Iwarp | Transport::Tcp) => is_of_tcp(told, hosts, [from.port, to.port]),
             _ => false,
-        };
-        is_its && *told == from.address && undelivered.to == to.address
+        }
     };
     is_soon && !is_size && (0..2).any(|side| sender.is_none_or(|sender| sender == side) && is_sent_by(side))
 }
@@ -142,6 +137,7 @@ mod tests {
     use crate::report::Peer;
     use alloc::vec;
     use rdmascope_dissector::frame::{Addr, Unreachable};
+    use rdmascope_dissector::wire::udp::ROCE_V2;
 
     const SECOND: i64 = 1_000_000_000;
 

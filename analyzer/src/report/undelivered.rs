@@ -2,9 +2,33 @@
 
 use crate::op::At;
 use rdmascope_dissector::frame::{Addr, Reason, Unreachable};
+use rdmascope_dissector::wire::ip::{TCP, UDP};
+use rdmascope_dissector::wire::udp::ROCE_V2;
 
 /// A report of ICMP: its frame, the host that reports and the one that it tells, and the datagram.
 pub(crate) type Undelivered = (At, [Addr; 2], Unreachable);
+
+/// True if ICMP tells `from` of a packet of RoCE version 2 to this queue pair of `to`. A quote that is too short to name
+/// one is of the sender's UDP ports. Probes (traceroute) go to the same port, but to no queue pair, and from others.
+pub(crate) fn is_of_roce(
+    (_, [_, told], undelivered): &Undelivered,
+    [from, to]: [Addr; 2],
+    queue_pair: Option<u32>,
+    is_sent_from: impl Fn(u16) -> bool,
+) -> bool {
+    let Unreachable { protocol, ports, .. } = *undelivered;
+    let is_its = || undelivered.queue_pair.map_or_else(|| is_sent_from(ports[0]), |qp| queue_pair == Some(qp));
+    is_between(*told, undelivered, [from, to]) && protocol == UDP && ports[1] == ROCE_V2 && is_its()
+}
+
+/// True if ICMP tells `from` of a segment of TCP to `to`, by their ports.
+pub(crate) fn is_of_tcp((_, [_, told], undelivered): &Undelivered, hosts: [Addr; 2], ports: [u16; 2]) -> bool {
+    is_between(*told, undelivered, hosts) && undelivered.protocol == TCP && undelivered.ports == ports
+}
+
+fn is_between(told: Addr, undelivered: &Unreachable, [from, to]: [Addr; 2]) -> bool {
+    told == from && undelivered.to == to
+}
 
 /// Cause of packets that were not delivered for a reason; `is_host` if their destination says so itself.
 pub(crate) fn why_undelivered(reason: Reason, is_host: bool) -> &'static str {
