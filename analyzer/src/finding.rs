@@ -228,6 +228,11 @@ impl Finding {
         self.why.map_or_else(|| self.rule.row().causes.to_vec(), |why| alloc::vec![why])
     }
 
+    /// Advice to whoever looks into it.
+    pub fn cure(&self) -> &'static str {
+        cure(self.rule, self.by)
+    }
+
     /// The same with the cause of this case.
     #[must_use]
     pub fn with_why(mut self, why: Option<&'static str>) -> Self {
@@ -282,6 +287,18 @@ impl Finding {
             (Reverse(finding.severity), Reverse(finding.certainty), Reverse(finding.count), first)
         };
         key(self).cmp(&key(other))
+    }
+}
+
+/// Advice for packets to a silent end that were not delivered: it never saw them.
+const ON_THE_WAY: &str = "Look at the device that reported the packets, and at what lies between it and the silent host: \
+    rules of firewalls, routes, time to live. That host never saw the packets.";
+
+/// Advice to whoever looks into a finding of a rule for which this side is to blame.
+pub fn cure(rule: Rule, by: Blame) -> &'static str {
+    match (rule, by) {
+        (Rule::PeerSilent, Blame::Network) => ON_THE_WAY,
+        _ => rule.row().cure,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::answer;
 use crate::episodes::Waiter;
 use crate::episodes::cost::is_of_the_wire;
 use crate::exchange::{Failures, Family};
-use crate::finding::{Blame, Certainty, Finding, Rule, Severity, sentence};
+use crate::finding::{Blame, Certainty, Finding, Rule, Severity, cure, sentence};
 use crate::op::At;
 use crate::outcome::{Ending, Outcome, layer};
 use crate::report::{Connection, Report};
@@ -547,6 +547,11 @@ impl<'r> Root<'r> {
             others: false,
             failures: Vec::new(),
         }
+    }
+
+    /// Advice to whoever looks into it.
+    pub fn cure(&self) -> &'static str {
+        cure(self.rule, self.by)
     }
 
     /// Possible causes: of this occurrence, or the usual ones of the rule.

@@ -175,6 +175,18 @@ mod tests {
         );
     }
 
+    /// Advice about a silence of the server, where the host with this number tells of a packet to it.
+    fn advice(by: u8) -> &'static str {
+        let (by, ..) = after(by, 2, [40_000, 445], Reason::Prohibited, 3);
+        crate::finding::cure(Rule::PeerSilent, by)
+    }
+
+    #[test]
+    fn who_never_saw_the_packets_is_not_to_be_looked_at() {
+        assert!(advice(9).contains("never saw the packets"), "{}", advice(9));
+        assert_eq!(advice(1), Rule::PeerSilent.row().cure);
+    }
+
     /// Who is to blame for a silence of the server, its text and its cause, where ICMP tells `told` of a packet to it.
     fn after(by: u8, told: u8, ports: [u16; 2], reason: Reason, at: i64) -> (Blame, String, Option<&'static str>) {
         let address = |host| Addr::V4([192, 0, 2, host]);

@@ -180,7 +180,7 @@ impl Screen for State {
         if let Some(cause) = finding.causes().first() {
             say("cause", cause, theme.text);
         }
-        say("do", row.cure, theme.good);
+        say("do", finding.cure(), theme.good);
         let height = usize::from(below.height.saturating_sub(2));
         for (line, (head, text, style)) in lines.iter().take(height).enumerate() {
             let y = below.y + 1 + line as u16;

@@ -176,7 +176,6 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
         }
         return lines;
     };
-    let row = worst.rule.row();
     let style = theme.severity(worst.severity);
     let times = match (worst.count, worst.connections.len()) {
         (0 | 1, _) => format!("  (frame {})", worst.frame),
@@ -197,7 +196,7 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
             lines.push((if i == 0 { "  cause".to_owned() } else { String::new() }, line, theme.text));
         }
     }
-    for (i, line) in wrap(row.cure, width).into_iter().enumerate() {
+    for (i, line) in wrap(worst.cure(), width).into_iter().enumerate() {
         lines.push((if i == 0 { "  do".to_owned() } else { String::new() }, line, theme.good));
     }
     lines

@@ -281,7 +281,7 @@ fn findings(out: &mut String, data: &ReportData, page: &Page, entries: &[Entry<'
         pair("Certainty", super::certainty_text(entry.certainty));
         pair("Rule", &format!("{} ({})", row.says, row.spec));
         pair("Causes", &entry.causes().iter().map(|c| super::words::sentence(c)).collect::<Vec<_>>().join(" Or: "));
-        pair("Do", row.cure);
+        pair("Do", entry.cure());
         let more = match &data.manual {
             Some(manual) => format!("; <a href=\"{}\">all about it</a>", text(&manual.page(entry.rule))),
             None => format!("; <code>rdmascope explain {}</code> tells all about it", row.id),

@@ -1839,7 +1839,7 @@ fn finding(data: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJso
         text: rdmascope_analyzer::roots::text(&data.report, f),
         spec: row.spec,
         causes: f.causes(),
-        action: row.cure,
+        action: f.cure(),
         count: f.count,
         frames: f.frames.to_vec(),
         frames_omitted: f.frames.omitted(),

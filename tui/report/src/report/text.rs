@@ -227,7 +227,7 @@ impl Page {
             self.lead(&lead, 10, &super::words::sentence(cause), "");
         }
         let lead = self.paint.paint(Tone::Strong, "   Do:    ");
-        self.lead(&lead, 10, row.cure, row.id);
+        self.lead(&lead, 10, entry.cure(), row.id);
         if let Some(manual) = &data.manual {
             // not wrapped: a terminal recognizes a complete address as a link
             let lead = self.paint.paint(Tone::Strong, "   More:  ");
