@@ -52,12 +52,12 @@ pub struct Delays {
 }
 
 /// True if a reply with this status asks the caller to try again later.
-fn asks_to_wait(command: &str, Status(family, code): Status) -> bool {
-    family == Family::Rpc
-        && match v4::Status(code) {
+fn asks_to_wait(command: &str, status: Status) -> bool {
+    status.0 == Family::Rpc
+        && match status.number().map(v4::Status) {
             // the same number as JUKEBOX of version 3
-            v4::Status::DELAY | v4::Status::GRACE => true,
-            v4::Status::DENIED => command == "LOCK",
+            Some(v4::Status::DELAY | v4::Status::GRACE) => true,
+            Some(v4::Status::DENIED) => command == "LOCK",
             _ => false,
         }
 }

@@ -111,6 +111,9 @@ const SYSTEM_ERR: u32 = REFUSED | 5;
 /// `RPC_MISMATCH`: the call was not of version 2 of RPC.
 const RPC_MISMATCH: u32 = REFUSED | 6;
 
+/// `NFS3ERR_JUKEBOX`, by a number of ours: version 4 gave its number to `NFS4ERR_DELAY`, which means more.
+const JUKEBOX: u32 = 0x4000_0000 | nfs::v3::Status::JUKEBOX.0;
+
 /// Requests of one command that failed with one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failures {
@@ -185,10 +188,19 @@ impl Status {
         })
     }
 
+    /// `NFS3ERR_JUKEBOX`.
+    pub const JUKEBOX: Self = Self(Family::Rpc, JUKEBOX);
+
+    /// Status of a reply of this version of NFS, by the number that the protocol has for it.
+    pub const fn of_nfs(version: u32, code: u32) -> u32 {
+        if version == 3 && code == nfs::v3::Status::JUKEBOX.0 { JUKEBOX } else { code }
+    }
+
     /// The number that the protocol has for it; `None` if RPC refused the call: its program gave no status.
     pub const fn number(self) -> Option<u32> {
         match self {
             Self(Family::Rpc, code) if code & REFUSED != 0 => None,
+            Self::JUKEBOX => Some(nfs::v3::Status::JUKEBOX.0),
             Self(_, code) => Some(code),
         }
     }
@@ -243,8 +255,8 @@ impl Status {
             Family::Rpc => match code {
                 // ERR_NOENT, ERR_EXIST, ERR_NOTDIR, ERR_ISDIR, ERR_DENIED (of a lock), ERR_SYMLINK
                 2 | 17 | 20 | 21 | 10_010 | 10_029 => Failing::Ordinary,
-                // ERR_DELAY, ERR_LOCKED, ERR_GRACE, ERR_SHARE_DENIED
-                10_008 | 10_012 | 10_013 | 10_015 => Failing::Busy,
+                // ERR_DELAY, ERR_JUKEBOX, ERR_LOCKED, ERR_GRACE, ERR_SHARE_DENIED
+                10_008 | JUKEBOX | 10_012 | 10_013 | 10_015 => Failing::Busy,
                 // ERR_STALE, ERR_BADHANDLE, ERR_EXPIRED, ERR_FHEXPIRED, ERR_WRONGSEC, ERR_STALE_CLIENTID,
                 // ERR_STALE_STATEID, ERR_BAD_STATEID, ERR_ADMIN_REVOKED, ERR_BADSESSION, ERR_SEQ_MISORDERED,
                 // ERR_DEADSESSION, ERR_DELEG_REVOKED
@@ -281,7 +293,8 @@ impl Status {
             Family::Rpc if code & REFUSED != 0 => {
                 nth(&AUTH_ERRORS, UNAUTHENTICATED).or_else(|| nth(&REFUSALS, REFUSED + 1))
             }
-            // the numbers that versions 3 and 4 and MOUNT share mean the same; only the prefix of the name differs
+            Family::Rpc if code == JUKEBOX => Some("ERR_JUKEBOX"),
+            // the other numbers that versions 3 and 4 and MOUNT share mean the same; only the prefix of the name differs
             Family::Rpc => {
                 let name = nfs::v4::Status(code).name().or(nfs::v3::Status(code).name())?;
                 name.find("ERR_").map(|at| &name[at..])
@@ -609,6 +622,15 @@ mod tests {
         assert_eq!(idle(&mut row, 20), 8, "in the middle of a Write");
         row.writes.open = 0;
         assert_eq!(idle(&mut row, 12), 11);
+    }
+
+    #[test]
+    fn a_number_of_two_versions_of_nfs_has_two_names() {
+        let of = |version| Status(Family::Rpc, Status::of_nfs(version, 10_008));
+        assert_eq!([3, 4].map(|version| of(version).to_string()), ["ERR_JUKEBOX", "ERR_DELAY"]);
+        assert_eq!([3, 4].map(|version| of(version).number()), [Some(10_008); 2]);
+        assert_eq!([3, 4].map(|version| of(version).failing()), [Failing::Busy; 2]);
+        assert_eq!(Status::of_nfs(3, 70), 70);
     }
 
     #[test]

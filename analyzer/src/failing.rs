@@ -13,7 +13,7 @@
 
 use crate::exchange::{Failing, Family, Status};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
-use crate::nfs_causes::{DENIED, NOT_SUPPORTED, cause_of_nfs};
+use crate::nfs_causes::{DENIED, JUKEBOX, NOT_SUPPORTED, cause_of_nfs};
 use crate::op::At;
 use crate::outcome::{Ending, Outcome, Success};
 use crate::put_off;
@@ -223,6 +223,9 @@ fn is_partial(c: &Connection) -> bool {
 /// Cause of failures with a status.
 fn cause(status: Status) -> Option<&'static str> {
     let Status(family, code) = status;
+    if status == Status::JUKEBOX {
+        return Some(JUKEBOX);
+    }
     if let (Family::Rpc, Some(code)) = (family, status.number())
         && let Some(why) = cause_of_nfs(v4::Status(code))
     {

@@ -38,6 +38,7 @@ pub(crate) fn why_unmounted(status: Status) -> Option<&'static str> {
         return None;
     }
     Some(match status.number().map(v4::Status) {
+        _ if status == Status::JUKEBOX => JUKEBOX,
         None if status.is_unauthenticated() => {
             "The server refuses the credential: another security flavor, or a port above 1023"
         }
@@ -72,6 +73,9 @@ pub(crate) const GRACE: &str = "The server's NFS service was restarted, or the f
 pub(crate) const DELAY: &str = "The server waits for another client to return a delegation, for slow or archived storage, \
     or for means of its own";
 
+/// Cause of ERR_JUKEBOX (RFC 1813 2.6).
+pub(crate) const JUKEBOX: &str = "The server waits for slow or archived storage, or for means of its own";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +85,7 @@ mod tests {
         let unmounted = |status: v4::Status| why_unmounted(Status(Family::Rpc, status.0)).unwrap_or_default();
         assert!(unmounted(v4::Status::NOENT).contains("path") && unmounted(v4::Status::ACCESS).contains("export"));
         assert_eq!(unmounted(v4::Status::DELAY), DELAY);
+        assert_eq!(why_unmounted(Status::JUKEBOX), Some(JUKEBOX));
         assert_eq!(why_unmounted(Status(Family::Smb2, 13)), None);
     }
 }

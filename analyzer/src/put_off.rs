@@ -4,7 +4,7 @@
 use crate::delays::{Delayed, GIVES_UP};
 use crate::exchange::Status;
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
-use crate::nfs_causes::{DELAY, GRACE};
+use crate::nfs_causes::{DELAY, GRACE, JUKEBOX};
 use crate::report::{Connection, Report};
 use crate::stats::is_callback;
 use alloc::format;
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use rdmascope_dissector::frame::Addr;
 use rdmascope_dissector::text::{Elapsed, Times};
-use rdmascope_dissector::wire::nfs::{v3, v4};
+use rdmascope_dissector::wire::nfs::v4;
 
 /// ns in all from which on it is worth a word.
 const LONG: i64 = 1_000_000_000;
@@ -26,8 +26,6 @@ const CALLBACK: &str = "The client is busy with the file, or is just getting it"
 /// Cause of ERR_DELAY where the server asked this client for a delegation.
 const RECALL: &str = "The server waits for a delegation to be returned: it asked this client for one (see CB_RECALL), or \
     for storage";
-/// Cause of ERR_JUKEBOX (RFC 1813 2.6).
-const JUKEBOX: &str = "The server waits for slow or archived storage, or for means of its own";
 /// Cause of a slow call that may have waited for its own client.
 const RECALLED: &str = "The server was slow, or it waited for a delegation that it had asked this client for (see \
     CB_RECALL): the capture does not show of which file";
@@ -117,7 +115,7 @@ fn finding(sum: &Sum<'_>, connections: &[&Connection], around: &[&Connection]) -
     let &Sum { command, status, ref calls, connection } = sum;
     let first = calls.iter().map(|call| call.first).min().unwrap_or_default();
     let last = calls.iter().map(|call| call.last).max().unwrap_or_default();
-    let code = v4::Status(status.1);
+    let code = v4::Status(status.number().unwrap_or_default());
     let is_lock = code == v4::Status::DENIED;
     let is_recalled = around.iter().flat_map(|c| &c.commands).filter(|row| row.name == "CB_RECALL").any(|row| {
         let is_meanwhile = |at: i64| at >= first.time.saturating_sub(RECALLED_BEFORE) && at <= last.time;
@@ -129,12 +127,6 @@ fn finding(sum: &Sum<'_>, connections: &[&Connection], around: &[&Connection]) -
         true => Blame::Client,
         false if is_open => Blame::Unknown,
         false => Blame::Server,
-    };
-    let name = match code {
-        v4::Status::DELAY if connection.nfs.version == 3 => {
-            v3::Status::JUKEBOX.name().map_or_else(|| format!("{status}"), |name| name.replace("NFS3", ""))
-        }
-        _ => format!("{status}"),
     };
     let tries: u64 = calls.iter().map(|call| call.tries).sum();
     let what = if is_lock { "somebody else held the lock" } else { "to be tried again" };
@@ -148,7 +140,7 @@ fn finding(sum: &Sum<'_>, connections: &[&Connection], around: &[&Connection]) -
     };
     let who = if by == Blame::Unknown { "The server " } else { "" };
     let text = format!(
-        "{who}answered {command} {} with {name}: {what}, for {} in all, frames {} to {}, {end}",
+        "{who}answered {command} {} with {status}: {what}, for {} in all, frames {} to {}, {end}",
         Times(tries),
         Elapsed(sum.lasted()),
         first.frame,
@@ -160,7 +152,7 @@ fn finding(sum: &Sum<'_>, connections: &[&Connection], around: &[&Connection]) -
         v4::Status::DENIED => DENIED,
         _ if is_callback(command) => CALLBACK,
         _ if is_recalled => RECALL,
-        _ if connection.nfs.version == 3 => JUKEBOX,
+        _ if status == Status::JUKEBOX => JUKEBOX,
         _ => DELAY,
     };
     let certainty = match by {
@@ -264,7 +256,8 @@ mod tests {
         assert_eq!([delay(None).0, delay(Some(22)).0], [Blame::Server, Blame::Unknown], "it may wait for the client");
         assert_eq!([delay(Some(9)).2, delay(Some(30)).2], [Some(DELAY); 2], "before, and later");
         assert_eq!(delay(Some(12)).2, Some(RECALL));
-        let jukebox = one(call("READ", "a", v4::Status::DELAY, [2, 9], true), None, 3);
+        let read = Delayed { status: Status::JUKEBOX, ..call("READ", "a", v4::Status::DELAY, [2, 9], true) };
+        let jukebox = one(read, None, 3);
         assert!(jukebox.3.contains("ERR_JUKEBOX") && jukebox.2 == Some(JUKEBOX));
         let lock = one(call("LOCK", "a", v4::Status::DENIED, [2, 9], true), None, 4);
         assert_eq!((lock.0, lock.1), (Blame::Unknown, Severity::Note), "somebody holds it");

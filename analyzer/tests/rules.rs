@@ -13,6 +13,7 @@ use rdmascope_analyzer::finding::{Blame, Certainty};
 use rdmascope_analyzer::outcome::Success;
 use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_analyzer::report::Report;
+use rdmascope_analyzer::roots;
 use rdmascope_analyzer::rules::{Group, Rule, Severity};
 use rdmascope_dissector::trace::{Line, Off, Trace};
 use rdmascope_dissector::wire::ib::bth::Opcode;
@@ -2299,6 +2300,16 @@ fn payloads_share_the_budget_of_memory() {
     assert_eq!(dropped(false, options(512 << 20)), (false, 39));
     assert!(matches!(dropped(false, options(1 << 20)), (true, 1..39)));
     assert_eq!(dropped(true, options(1 << 20)), (false, 39), "one at a time");
+}
+
+#[test]
+fn a_status_has_the_name_of_its_version_of_nfs() {
+    let mut c = Conversation::default();
+    put_off(&mut c, SECOND);
+    let report = common::analyze_frames(&c.frames).0;
+    let error = report.findings.iter().find(|f| f.rule == Rule::RpcError).expect("it failed");
+    assert_eq!(error.text, "answered GETATTR with ERR_JUKEBOX");
+    assert_eq!(roots::text(&report, error), "Requests failed: GETATTR ERR_JUKEBOX ×2.");
 }
 
 #[test]

@@ -689,7 +689,9 @@ impl Rpc {
         (exchange.recalled, exchange.perhaps_recalled) = (of_it, perhaps);
         exchange.reply = Some(message.first);
         exchange.reply_end = Some(message.last);
-        exchange.status = exchange.status.or(Some(pending.names.status.unwrap_or(0)));
+        let version = pending.memo.filter(|memo| memo.is_nfs()).map_or(0, |memo| memo.version);
+        let code = Status::of_nfs(version, pending.names.status.unwrap_or(0));
+        exchange.status = exchange.status.or(Some(code));
         exchange.failed |= pending.names.status.is_some();
         exchange.bytes_moved = match exchange.command {
             "READ" | "WRITE" => {
