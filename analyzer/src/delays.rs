@@ -12,7 +12,6 @@
 use crate::exchange::{Exchange, Family, Status};
 use crate::op::At;
 use crate::stored::stored;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use rdmascope_dissector::wire::nfs::v4;
 
@@ -28,8 +27,8 @@ pub(crate) const GIVES_UP: i64 = 45_000_000_000;
 pub struct Delayed {
     /// The command.
     pub command: &'static str,
-    /// What it is about, as far as that is known.
-    pub file: Option<Arc<str>>,
+    /// What it is about: [`Exchange::about`].
+    pub about: u64,
     /// Offset in the file.
     pub offset: Option<u64>,
     /// Status of the replies that put it off.
@@ -65,7 +64,7 @@ fn asks_to_wait(command: &str, status: Status) -> bool {
 impl Delayed {
     /// True if it is the same call as another one.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        (self.command, &self.file, self.offset) == (other.command, &other.file, other.offset)
+        (self.command, self.about, self.offset) == (other.command, other.about, other.offset)
     }
 }
 
@@ -78,8 +77,8 @@ impl Delays {
         if !is_put_off && self.open.is_empty() {
             return;
         }
-        let Exchange { command, ref file, offset, request: first, .. } = *exchange;
-        let is_it = |open: &Delayed| (open.command, &open.file, open.offset) == (command, file, offset);
+        let Exchange { command, about, offset, request: first, .. } = *exchange;
+        let is_it = |open: &Delayed| (open.command, open.about, open.offset) == (command, about, offset);
         if let Some(place) = self.open.iter().position(is_it) {
             let open = &mut self.open[place];
             let is_late = first.since(open.last) > GIVES_UP;
@@ -98,8 +97,7 @@ impl Delays {
                 let oldest = self.open.remove(0);
                 self.keep(oldest);
             }
-            let file = file.clone();
-            self.open.push(Delayed { command, file, offset, status, tries: 1, first, last: reply, is_served: false });
+            self.open.push(Delayed { command, about, offset, status, tries: 1, first, last: reply, is_served: false });
         }
     }
 
@@ -121,7 +119,7 @@ impl Delays {
     }
 }
 
-stored!(Delayed { command, file, offset, status, tries, first, last, is_served });
+stored!(Delayed { command, about, offset, status, tries, first, last, is_served });
 stored!(Delays { open, over });
 
 #[cfg(test)]
@@ -138,7 +136,7 @@ mod tests {
         let at = At { frame: second as u64, time: second * SECOND };
         let mut e = Exchange::begun(Family::Rpc, command, at, at);
         (e.reply, e.reply_end, e.status, e.failed) = (Some(at), Some(at), Some(status), status != 0);
-        e.file = Some(file.into());
+        e.about = file.bytes().fold(0, |number, byte| number << 8 | u64::from(byte));
         e
     }
 

@@ -342,6 +342,8 @@ pub struct Exchange {
     pub failed: bool,
     /// File name or path, unescaped, as far as it is known.
     pub file: Option<alloc::sync::Arc<str>>,
+    /// What a call of NFS is about: a number made of the file handles and names in it, the same for the same ones.
+    pub about: u64,
     /// Offset in the file.
     pub offset: Option<u64>,
     /// Length asked for.
@@ -426,6 +428,7 @@ impl Exchange {
             status: None,
             failed: false,
             file: None,
+            about: 0,
             offset: None,
             length: None,
             channel: DataPath::Inline,
@@ -572,6 +575,7 @@ stored!(Exchange {
     status,
     failed,
     file,
+    about,
     offset,
     length,
     channel,

@@ -181,8 +181,9 @@ mod tests {
 
     /// A call that was put off three times.
     fn call(command: &'static str, file: &str, code: v4::Status, [first, last]: [u64; 2], is_served: bool) -> Delayed {
-        let (status, file) = (Status(Family::Rpc, code.0), Some(file.into()));
-        Delayed { command, file, offset: None, status, tries: 3, first: at(first), last: at(last), is_served }
+        let status = Status(Family::Rpc, code.0);
+        let about = file.bytes().fold(0, |number, byte| number << 8 | u64::from(byte));
+        Delayed { command, about, offset: None, status, tries: 3, first: at(first), last: at(last), is_served }
     }
 
     fn connection(id: u32, delayed: Vec<Delayed>) -> Connection {

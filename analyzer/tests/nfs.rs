@@ -475,6 +475,57 @@ fn where_it_is_not_known_whose_delegation_was_asked_for_nobody_is_blamed_for_sur
     assert!(told.certainty == Certainty::Guess && told.why.is_some_and(|why| why.contains("CB_RECALL")));
 }
 
+const OP_GETFH: u32 = 10;
+/// The name "data".
+const NAME: [u32; 3] = [OP_LOOKUP, 4, 0x6461_7461];
+
+/// The call of a compound for a file in a directory, by the handle of that.
+fn in_directory(xid: u32, directory: u32, operations: &[&[u32]]) -> Vec<u8> {
+    let mut call = compound(xid, operations);
+    call[15 * 4..16 * 4].copy_from_slice(&directory.to_be_bytes());
+    call
+}
+
+/// Files of one name in two directories are two files: the delegation of one holds up no call for the other.
+#[test]
+fn the_delegation_of_a_file_is_not_that_of_its_namesake() {
+    let waited = |directory: u32| {
+        let report = run(|c| {
+            c.nfs();
+            // the handle that is recalled is that of the file in directory 1
+            c.send(C, &Rpc::msg(2, &in_directory(2, 1, &[&NAME, &[OP_GETFH]])).bytes());
+            c.send(S, &Rpc::msg(2, &results(2, &[&[OP_LOOKUP, 0], &[OP_GETFH, 0, 4, 0x1234_5678]])).bytes());
+            c.send(C, &Rpc::msg(90, &in_directory(90, directory, &[&NAME])).bytes());
+            c.send(S, &Rpc::msg(7, &recall(7)).bytes());
+            c.send(C, &Rpc::msg(7, &recalled(7)).bytes());
+            c.wait(9 * SECOND);
+            c.send(S, &Rpc::msg(90, &results(90, &[&[OP_LOOKUP, 0]])).bytes());
+        });
+        owned(&report).map(|time| time / SECOND)
+    };
+    assert_eq!([waited(1), waited(2)], [[9, 0], [0, 9]]);
+}
+
+/// A call that is put off is not served by a call for another file of that name.
+#[test]
+fn a_call_is_put_off_until_the_same_file_is_served() {
+    let told = |served: u32| {
+        let report = run(|c| {
+            c.nfs();
+            for (xid, directory, status) in [(2, 1, v4::Status::DELAY.0), (3, 1, v4::Status::DELAY.0), (4, served, 0)] {
+                c.send(C, &Rpc::msg(xid, &in_directory(xid, directory, &[&NAME])).bytes());
+                let mut reply = results(xid, &[&[OP_LOOKUP, status]]);
+                reply[6 * 4..7 * 4].copy_from_slice(&status.to_be_bytes());
+                c.send(S, &Rpc::msg(xid, &reply).bytes());
+                c.wait(2 * SECOND);
+            }
+        });
+        let delayed = report.findings.iter().find(|f| f.rule.id() == "RPC-DELAYED").expect("it was put off");
+        delayed.text.rsplit_once(", ").expect("a comma").1.to_owned()
+    };
+    assert_eq!([told(1), told(2)], ["until another answer came", "and no other answer came"]);
+}
+
 /// While the client still has a delegation, what the server answers at once did not wait for it.
 #[test]
 fn what_is_answered_before_a_delegation_is_returned_did_not_wait() {

@@ -121,6 +121,25 @@ enum Conflict {
     Yes,
 }
 
+/// Name of a file.
+#[derive(Clone, Debug)]
+struct Named {
+    name: Arc<str>,
+    /// Its directory and the name, as a number, if they are known.
+    place: Option<u64>,
+}
+
+/// A number of some bytes and those before them. It differs for others, in all likelihood (FNV-1a, by words).
+fn number_of(before: u64, bytes: &[u8]) -> u64 {
+    let step = |number: u64, word: u64| (number ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29);
+    let words = bytes.chunks(8).map(|part| {
+        let mut word = [0; 8];
+        word[..part.len()].copy_from_slice(part);
+        u64::from_be_bytes(word)
+    });
+    words.fold(step(before, bytes.len() as u64 + 1), step)
+}
+
 /// Facts about files in a decoded call or reply.
 #[derive(Clone, Debug, Default)]
 struct Names {
@@ -128,6 +147,10 @@ struct Names {
     operation: Option<(&'static str, u8)>,
     handle: Option<Vec<u8>>,
     name: Option<String>,
+    /// The directory of the name and the name, as a number, if it is known.
+    place: Option<u64>,
+    /// All file handles and names of the call, as a number.
+    about: u64,
     got: Option<Vec<u8>>,
     offset: Option<u64>,
     count: Option<u32>,
@@ -208,6 +231,8 @@ impl Names {
             is_mixed: self.is_mixed,
             handle: self.handle.take(),
             name: self.name.take(),
+            place: self.place,
+            about: self.about,
             operation,
             eligible,
             asked,
@@ -259,6 +284,9 @@ impl Names {
             self.eligible = [self.eligible[0] | argument, self.eligible[1] | result];
             self.is_mixed |= result && nfs::v4::Operation(op.code) != nfs::v4::Operation::READ;
         }
+        if self.asked_operations.is_none() {
+            self.refers(op.handle, op.name);
+        }
         if let Some(file) = op.name {
             self.name = Some(String::from_utf8_lossy(file).into_owned());
         }
@@ -277,17 +305,41 @@ impl Names {
         }
     }
 
+    /// An operation of the call has a file handle, or a name in the directory whose handle came last.
+    fn refers(&mut self, handle: Option<&[u8]>, name: Option<&[u8]>) {
+        if let Some(handle) = handle {
+            self.about = number_of(self.about, handle);
+        }
+        if let Some(name) = name {
+            // a second one may be in the directory of the first
+            let directory = handle.or(self.got.as_deref()).filter(|_| self.name.is_none());
+            self.place = directory.map(|directory| number_of(number_of(0, directory), name));
+            self.about = number_of(self.about, name);
+        }
+    }
+
     /// How a request whose reply was read stands to a delegation of this file, whose name may be known. One of a name
-    /// is in conflict with that of the file of this name; any other with that of the file whose handle it sets.
-    fn conflict(&self, handle: &[u8], name: Option<&str>) -> Conflict {
+    /// is in conflict with that of the file of this name in the same directory; any other with that of the file whose
+    /// handle it sets.
+    fn conflict(&self, handle: &[u8], known: Option<&Named>) -> Conflict {
         let has_two_names = self.operation.is_some_and(|(operation, _)| operation == "RENAME");
-        match (&self.name, self.got.as_deref(), name) {
-            (None, ..) if self.handle.as_deref() == Some(handle) => Conflict::Yes,
-            (_, Some(got), _) if got == handle => Conflict::Yes,
-            (None, ..) | (Some(_), Some(_), _) => Conflict::No,
-            (Some(mine), None, Some(name)) if mine == name => Conflict::Yes,
-            (Some(_), None, Some(_)) if !has_two_names => Conflict::No,
-            (Some(_), None, _) => Conflict::Perhaps,
+        let Some(mine) = &self.name else {
+            let is_it = [&self.handle, &self.got].iter().any(|other| other.as_deref() == Some(handle));
+            return if is_it { Conflict::Yes } else { Conflict::No };
+        };
+        match (self.got.as_deref(), known) {
+            (Some(got), _) if got == handle => Conflict::Yes,
+            (Some(_), _) => Conflict::No,
+            (None, Some(known)) => {
+                let is_same_name = *mine == *known.name;
+                match self.place.zip(known.place).map(|(mine, its)| mine == its) {
+                    Some(true) => Conflict::Yes,
+                    None if is_same_name || has_two_names => Conflict::Perhaps,
+                    Some(false) if has_two_names => Conflict::Perhaps,
+                    Some(false) | None => Conflict::No,
+                }
+            }
+            (None, None) => Conflict::Perhaps,
         }
     }
 
@@ -343,7 +395,7 @@ pub(crate) struct Rpc {
     /// The last replies to calls that were not seen.
     unasked: VecDeque<(End, u32, At)>,
     /// Names of files by handle.
-    handles: Recent<Vec<u8>, Arc<str>>,
+    handles: Recent<Vec<u8>, Named>,
     /// True if a call of NFS was executed.
     has_worked: bool,
     /// Plain data for the report.
@@ -549,7 +601,7 @@ impl Rpc {
             // a call that is answered at once while the client still has the delegation did not wait for it
             let has_waited = recall.ended.is_some_and(|ended| ended <= reply) || lasted >= GIVES_UP;
             if lasted > 0 && has_waited {
-                match names.conflict(&recall.handle, handles.get(&recall.handle).map(|name| &**name)) {
+                match names.conflict(&recall.handle, handles.get(&recall.handle)) {
                     Conflict::Yes => of_it = lasted.max(of_it),
                     Conflict::Perhaps => perhaps = lasted.max(perhaps),
                     Conflict::No => {}
@@ -663,7 +715,8 @@ impl Rpc {
             }
         }
         if let (Some(name), Some(got)) = (&pending.names.name, &pending.names.got) {
-            self.handles.insert(got.clone(), Arc::from(name.as_str()), NAMES_MAX);
+            let named = Named { name: Arc::from(name.as_str()), place: pending.names.place };
+            self.handles.insert(got.clone(), named, NAMES_MAX);
         }
         self.nfs.is_made_by(1, pending.names.implementation.as_deref());
         // a server that refuses a version does not speak it
@@ -786,8 +839,9 @@ impl Rpc {
         }
         pending.exchange.file = match &names.name {
             Some(name) => Some(Arc::from(name.as_str())),
-            None => names.handle.as_deref().and_then(|handle| self.handles.get(handle)).cloned(),
+            None => names.handle.as_deref().and_then(|handle| self.handles.get(handle)).map(|named| named.name.clone()),
         };
+        pending.exchange.about = names.about;
     }
 
     /// A call was answered.
