@@ -155,7 +155,24 @@ fn said(report: &Report, rows: &[Exchange], name: &mut impl FnMut(&str) -> Strin
         row.session = row.session.filter(|id| id[..8] == [0; 8]);
         lines.push(format!("{row:?}"));
     }
-    lines.join("\n").lines().map(str::to_owned).collect()
+    let mut known = Vec::new();
+    lines.join("\n").lines().map(|line| counted(line, &mut known)).collect()
+}
+
+/// The line with a count instead of each number that stands for handles and names: they are others, and are the same
+/// where they were the same.
+fn counted(line: &str, known: &mut Vec<String>) -> String {
+    let mut parts = line.split("about: ");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (number, rest) = part.split_at(part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len()));
+        let count = known.iter().position(|other| other == number).unwrap_or_else(|| {
+            known.push(number.to_owned());
+            known.len() - 1
+        });
+        text.push_str(&format!("about: #{count}{rest}"));
+    }
+    text
 }
 
 /// The parts of two lines that differ.
