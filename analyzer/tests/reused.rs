@@ -97,10 +97,11 @@ fn the_next_connection_is_one_of_its_own() {
     let (nfs3, nfs, smb) = (frames("nfs-roce-v3"), frames("nfs-roce-v42"), frames("smb-roce"));
     for silence in [MILLISECOND, 30 * SECOND] {
         let of = |before, end, after, begin| connections(&one_after_another(before, end, after, begin, silence));
-        // counts messages anew; the first request is seen before that
+        // counts messages anew; the first packet is seen before that
         assert_eq!(of(&nfs, 500, &nfs3, 300), [(24, 501), (502, 729)]);
-        // another protocol, and other queue pairs at one end
-        assert_eq!(of(&nfs3, 366, &smb, 226), [(45, 366), (367, 1217)]);
+        let end = 366 + u64::from(silence > SECOND);
+        assert_eq!(of(&nfs3, 366, &smb, 226), [(45, end), (end + 1, 1217)]);
+        // other queue pairs at one end
         assert_eq!(of(&smb, 900, &nfs, 450), [(21, 900), (901, 1355)]);
         // more messages than before, as behind a hole
         assert_eq!(of(&nfs3, 400, &nfs, 600), [(45, 705)]);
@@ -128,21 +129,26 @@ fn a_packet_that_begins_a_connection_tells_however_near_it_is() {
 }
 
 #[test]
-fn a_client_of_nfs_begins_with_a_null_call() {
-    let begun = |begin: fn(&mut Conversation)| {
+fn a_hole_makes_no_connection_of_its_own() {
+    let frames_behind = |hole: u32, behind: fn(&mut Conversation)| {
         let mut c = Conversation::default();
         c.nfs();
-        c.null(7);
-        c.wait(30 * SECOND);
-        c.psn = [5000, 9000];
-        begin(&mut c);
-        connections(&c.frames).len()
+        (7..20).for_each(|xid| c.null(xid));
+        c.wait(SECOND);
+        c.psn = c.psn.map(|psn| psn + hole & 0xff_ffff);
+        behind(&mut c);
+        c.frames
     };
-    assert_eq!(begun(|c| c.null(8)), 2);
-    let getattr = |c: &mut Conversation| {
-        let mut call = null_call(8);
+    // as a client calls that mounts another export through the same connection
+    let mounts = |c: &mut Conversation| (30..36).for_each(|xid| c.null(xid));
+    let looks = |c: &mut Conversation| {
+        let mut call = null_call(38);
         call[20..24].copy_from_slice(&1_u32.to_be_bytes());
-        c.send(C, &Rpc::msg(8, &call).bytes());
+        c.send(C, &Rpc::msg(38, &call).bytes());
     };
-    assert_eq!(begun(getattr), 1);
+    for hole in [1100, 40_000, 100_000, 0xff_0000] {
+        for behind in [mounts, looks] {
+            assert_eq!(connections(&frames_behind(hole, behind)).len(), 1, "{hole}");
+        }
+    }
 }

@@ -311,7 +311,8 @@ pub struct IbFlow {
     sound: [bool; 2],
     /// By sender: packets whose invariant CRC is wrong, and that the receiver took all the same.
     taken_bad: [u32; 2],
-    /// By sender: packets with a wrong invariant CRC were followed, because none had been right so far.
+    /// By sender: packets with a wrong invariant CRC were followed, because none had been right so far, or their receiver
+    /// seemed to take them.
     followed_bad: [bool; 2],
     losses: [Option<Box<Losses>>; 2],
     /// By sender: packets of requests, and those of them that had stood in the capture before.
@@ -1812,6 +1813,7 @@ impl IbFlow {
             }
             if held.is_damaged {
                 self.taken_bad[by.index()] += 1;
+                self.followed_bad[by.index()] = true;
                 self.losses(by).damaged.retract();
             }
             let (verb, part) = (verb_of(held.row), part_of(held.row));

@@ -29,7 +29,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use hashbrown::HashMap;
-use rdmascope_dissector::trace::{Off, Trace};
+use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::rpc::{self, Flavor, Program};
 use rdmascope_dissector::wire::rpcrdma::{Error, Proc, ReadSegment, Reads, RpcRdma as Header, Segment};
 use rdmascope_dissector::wire::xdr::Stream;
@@ -1214,15 +1214,6 @@ fn filled(cx: &mut FrameContext<'_>, by: End, rests: Rests, segments: impl Itera
         }
         room_left |= got < room;
     }
-}
-
-/// True if a Send is the call of NULL with which a client begins.
-pub fn begins_client(bytes: &[u8]) -> bool {
-    let Ok((_, header)) = Header::parse(bytes, &mut Off) else { return false };
-    let word = |n: usize| header.payload.get(4 * n..)?.first_chunk::<4>().map(|word| u32::from_be_bytes(*word));
-    // its transaction, a call, of RPC version 2, of a program in some version, of procedure 0
-    let [xid, kind, version, procedure] = [0, 1, 2, 5].map(word);
-    header.proc() == Proc::MSG && (xid, kind, version, procedure) == (Some(header.fixed.xid), Some(0), Some(2), Some(0))
 }
 
 /// Shows a Send without counting it.

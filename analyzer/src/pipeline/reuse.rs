@@ -5,8 +5,8 @@
 //! But behind a long hole in the capture they are so, too. What tells one from the other:
 //!
 //! - the connection was closed;
-//! - the packet begins a connection, or an upper layer: a Negotiate Request of SMB Direct, SMB2 NEGOTIATE, the NULL call
-//!   with which a client of NFS begins;
+//! - the packet begins a connection, or an upper layer: a Negotiate Request of SMB Direct, SMB2 NEGOTIATE (the NULL call
+//!   with which a client of NFS begins is none: each further mount of the same connection has one);
 //! - it begins a message of another protocol;
 //! - its sender counts messages anew: their number (MSN) goes back, or on by more than the PSNs do;
 //! - it answers what another queue pair sent.
@@ -19,7 +19,6 @@ use crate::connection::facts::JUMPED;
 use crate::connection::facts::Listener;
 use crate::finding::Rule;
 use crate::messages::is_of_another;
-use crate::messages::rpcrdma::begins_client;
 use crate::messages::smbd::{begins_connection, begins_smb2};
 use crate::op::{At, End};
 use crate::sink::Sink;
@@ -83,7 +82,6 @@ fn begins(protocol: Protocol, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
     }
     let is_upper = match protocol {
         Protocol::SmbDirect => begins_smb2(ib.payload, ib.payload_length),
-        Protocol::RpcRdma => begins_client(ib.payload),
         _ => false,
     };
     is_upper || ib.payload_length >= NegotiateRequest::LEN as u32 && begins_connection(ib.payload, ib.payload_length)

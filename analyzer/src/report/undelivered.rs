@@ -8,9 +8,9 @@ use rdmascope_dissector::wire::udp::ROCE_V2;
 /// A report of ICMP: its frame, the host that reports and the one that it tells, and the datagram.
 pub(crate) type Undelivered = (At, [Addr; 2], Unreachable);
 
-/// True if ICMP tells `from` of a packet of RoCE version 2 to this queue pair of `to`, or from one of the sender's UDP
-/// ports: a quote may be too short to name a queue pair. Probes (traceroute) go to the same port, but to no queue pair,
-/// and from other ports.
+/// True if ICMP tells `from` of a packet of RoCE version 2 to this queue pair of `to`. A quote that is too short to name
+/// one, or was blanked (RoCE has no queue pair 0), is of the sender's UDP ports. Probes (traceroute) go to the same port,
+/// but to no queue pair, and from others.
 pub(crate) fn is_of_roce(
     (_, [_, told], undelivered): &Undelivered,
     [from, to]: [Addr; 2],
@@ -18,7 +18,8 @@ pub(crate) fn is_of_roce(
     is_sent_from: impl Fn(u16) -> bool,
 ) -> bool {
     let Unreachable { protocol, ports, .. } = *undelivered;
-    let is_its = || is_sent_from(ports[0]) || queue_pair.is_some() && queue_pair == undelivered.queue_pair;
+    let quoted = undelivered.queue_pair.filter(|qp| *qp != 0);
+    let is_its = || quoted.map_or_else(|| is_sent_from(ports[0]), |qp| queue_pair == Some(qp));
     is_between(*told, undelivered, [from, to]) && protocol == UDP && ports[1] == ROCE_V2 && is_its()
 }
 

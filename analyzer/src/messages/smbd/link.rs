@@ -346,7 +346,7 @@ impl Link {
 
     /// What was negotiated may be of another connection than what follows: nothing that rests on it is sure.
     pub fn distrust(&mut self) {
-        self.certainty = Certainty::Guess;
+        self.certainty = self.certainty.min(Certainty::IfNothingWasMissed);
     }
 
     /// Takes over the other half of a connection whose directions were first taken for two.
