@@ -1,5 +1,6 @@
 //! Network addresses.
 
+use crate::text::HEX_PAIRS;
 use core::fmt::{self, Display, Formatter, Write};
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -41,6 +42,16 @@ impl Display for Addr {
             Self::Mac([a, b, c, d, e, g]) => write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}"),
         }
     }
+}
+
+/// Hands on the text of a MAC address, in one piece.
+#[inline]
+pub(crate) fn with_colons<T>(address: [u8; 6], take: impl FnOnce(&[u8]) -> T) -> T {
+    let mut text = [b':'; 17];
+    for (digits, byte) in text.chunks_mut(3).zip(address) {
+        digits[..2].copy_from_slice(&HEX_PAIRS[usize::from(byte)]);
+    }
+    take(&text)
 }
 
 /// Hands on the text of an IPv4 address in one piece.

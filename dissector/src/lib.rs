@@ -66,6 +66,7 @@ extern crate std;
 
 pub mod address;
 pub mod calendar;
+mod digits;
 pub mod fault;
 pub mod field;
 #[doc(hidden)]

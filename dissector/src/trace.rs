@@ -9,6 +9,8 @@
 //! start of the current source. Bytes that are not in the frame (a reassembled message, decrypted text) are a source of
 //! their own, announced with [`Trace::source`].
 
+use crate::address::{dotted, with_colons};
+use crate::digits::decimal;
 use crate::fault::{Fault, PResult, fault_of};
 use crate::field::{Def, FieldSet, Kind};
 use crate::frame_fields;
@@ -114,6 +116,9 @@ pub trait Trace {
     /// Adds to the label of the innermost open subtree: `"Read chunk list"` becomes `"Read chunk list (2 segments)"`.
     fn label(&mut self, _text: fmt::Arguments<'_>) {}
 
+    /// The same, of parts: for the labels that every frame has.
+    fn label_parts(&mut self, _parts: &[LabelPart<'_>]) {}
+
     /// The protocol that the frame's line names, as in `"SMB2"`. Each layer says its own; the last one stands.
     fn protocol(&mut self, _name: &'static str) {}
 
@@ -191,6 +196,10 @@ impl<A: Trace, B: Trace> Trace for Pair<'_, A, B> {
     fn label(&mut self, text: fmt::Arguments<'_>) {
         self.0.label(text);
         self.1.label(text);
+    }
+    fn label_parts(&mut self, parts: &[LabelPart<'_>]) {
+        self.0.label_parts(parts);
+        self.1.label_parts(parts);
     }
     fn protocol(&mut self, name: &'static str) {
         self.0.protocol(name);
@@ -417,6 +426,31 @@ pub struct Source {
     base: usize,
 }
 
+/// A part of a label ([`Trace::label_parts`]).
+#[derive(Clone, Copy, Debug)]
+pub enum LabelPart<'a> {
+    /// Text.
+    Text(&'a str),
+    /// A number, in decimal.
+    Number(u64),
+    /// An IPv4 address.
+    V4([u8; 4]),
+    /// A MAC address.
+    Mac([u8; 6]),
+}
+
+impl LabelPart<'_> {
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Self::Number(number) => decimal(out, *number),
+            Self::V4(address) => dotted(*address, |text| out.extend_from_slice(text)),
+            Self::Mac(address) => with_colons(*address, |text| out.extend_from_slice(text)),
+        }
+    }
+}
+
 /// How much a [`Tree`] keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {
@@ -448,6 +482,8 @@ pub struct Tree {
     sources: Vec<Source>,
     used: usize,
     stack: Vec<u16>,
+    /// The source at the top of the stack: its index, where its bytes lie, and their number.
+    innermost: (u16, usize, usize),
     open: Vec<u32>,
     depth: u8,
     /// Protocols in the order in which they began, for `frame.protocols`.
@@ -500,7 +536,13 @@ impl Tree {
 
     /// Text that [`Trace::label`] added to a node's label.
     pub fn note(&self, node: &Node) -> &str {
-        core::str::from_utf8(self.range(node.note.0, node.note.1)).unwrap_or("")
+        if node.note.1 == 0 { "" } else { core::str::from_utf8(self.note_bytes(node)).unwrap_or("") }
+    }
+
+    /// The same, as UTF-8.
+    #[inline]
+    pub fn note_bytes(&self, node: &Node) -> &[u8] {
+        self.range(node.note.0, node.note.1)
     }
 
     /// The nodes of a name, in order of appearance.
@@ -530,13 +572,32 @@ impl Tree {
         source.bytes.clear();
         source.bytes.extend_from_slice(bytes);
         source.base = bytes.as_ptr().addr();
-        self.stack.push(u16::try_from(self.used).unwrap_or(u16::MAX));
+        let index = u16::try_from(self.used).unwrap_or(u16::MAX);
+        self.stack.push(index);
         self.used += 1;
+        self.enters(index);
+    }
+
+    /// A source is the innermost one now.
+    fn enters(&mut self, index: u16) {
+        if let Some(source) = self.sources.get(usize::from(index)) {
+            self.innermost = (index, source.base, source.bytes.len());
+        }
     }
 
     /// Source and offset of `at`: in the current source or, where a decoder went back, in an enclosing one.
+    #[inline(always)]
     fn locate(&self, at: &[u8]) -> (u16, u32) {
         let addr = at.as_ptr().addr();
+        let (source, base, len) = self.innermost;
+        match addr.checked_sub(base).filter(|offset| *offset <= len) {
+            Some(offset) => (source, u32::try_from(offset).unwrap_or(u32::MAX)),
+            None => self.look_for(addr),
+        }
+    }
+
+    #[cold]
+    fn look_for(&self, addr: usize) -> (u16, u32) {
         for &s in self.stack.iter().rev() {
             let source = &self.sources[usize::from(s)];
             if let Some(offset) = addr.checked_sub(source.base).filter(|o| *o <= source.bytes.len()) {
@@ -574,6 +635,24 @@ impl Tree {
             note: (0, 0),
             fault: 0,
         });
+    }
+
+    /// Adds to the label of the innermost open subtree.
+    #[inline(always)]
+    fn add_to_label(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let Some(at) = self.open.last().map(|n| *n as usize).filter(|n| *n < self.nodes.len()) else { return };
+        // subtrees unknown to Wireshark are keyed by their label in JSON
+        if self.detail == Detail::Fields
+            && !(self.nodes[at].def.kind == Kind::None && self.nodes[at].def.name.starts_with(crate::field::OURS))
+        {
+            return;
+        }
+        let before = self.nodes[at].note;
+        let (start, len) = self.keep(|kept| {
+            kept.extend_from_within(before.0 as usize..(before.0 + before.1) as usize);
+            write(kept);
+        });
+        self.nodes[at].note = (start, len);
     }
 
     fn end_of(&self, from: usize) -> u32 {
@@ -687,19 +766,11 @@ impl Trace for Tree {
     }
 
     fn label(&mut self, text: fmt::Arguments<'_>) {
-        let Some(at) = self.open.last().map(|n| *n as usize).filter(|n| *n < self.nodes.len()) else { return };
-        // subtrees unknown to Wireshark are keyed by their label in JSON
-        if self.detail == Detail::Fields
-            && !(self.nodes[at].def.kind == Kind::None && self.nodes[at].def.name.starts_with(crate::field::OURS))
-        {
-            return;
-        }
-        let before = self.nodes[at].note;
-        let (start, len) = self.keep(|kept| {
-            kept.extend_from_within(before.0 as usize..(before.0 + before.1) as usize);
-            let _ = Utf8Writer(kept).write_fmt(text);
-        });
-        self.nodes[at].note = (start, len);
+        self.add_to_label(|kept| _ = Utf8Writer(kept).write_fmt(text));
+    }
+
+    fn label_parts(&mut self, parts: &[LabelPart<'_>]) {
+        self.add_to_label(|kept| parts.iter().for_each(|part| part.write(kept)));
     }
 
     fn protocol(&mut self, name: &'static str) {
@@ -727,6 +798,9 @@ impl Trace for Tree {
     fn end_source(&mut self) {
         if self.stack.len() > 1 {
             self.stack.pop();
+            if let Some(index) = self.stack.last().copied() {
+                self.enters(index);
+            }
         }
     }
 

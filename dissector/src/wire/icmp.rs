@@ -7,7 +7,7 @@ use crate::address::Addr;
 use crate::fault::PResult;
 use crate::field::{Def, FieldSet};
 use crate::leaf::read;
-use crate::trace::{Trace, Value, scope};
+use crate::trace::{LabelPart, Trace, Value, scope};
 use crate::wire::{ip, tcp, udp};
 use core::fmt;
 
@@ -86,6 +86,10 @@ impl<T: Trace> Trace for Quoted<'_, T> {
 
     fn label(&mut self, text: fmt::Arguments<'_>) {
         self.0.label(text);
+    }
+
+    fn label_parts(&mut self, parts: &[LabelPart<'_>]) {
+        self.0.label_parts(parts);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Ethernet II and IEEE 802.3 with LLC and SNAP. Big-endian.
 
 use super::ETHERTYPES;
+use crate::address::with_colons;
 use crate::fault::PResult;
 use crate::field::Def;
 use crate::leaf::read;
-use crate::text::HEX_PAIRS;
-use crate::trace::{LayerText, Trace, Value, scope};
+use crate::trace::{LabelPart, LayerText, Trace, Value, scope};
 use core::fmt;
 
 fields! {
@@ -71,11 +71,7 @@ impl Mac<'_> {
     /// Hands on the text in one piece.
     #[inline]
     fn text<T>(&self, take: impl FnOnce(&str) -> T) -> T {
-        let mut text = [b':'; 17];
-        for (digits, byte) in text.chunks_mut(3).zip(self.0) {
-            digits[..2].copy_from_slice(&HEX_PAIRS[usize::from(*byte)]);
-        }
-        take(core::str::from_utf8(&text).unwrap_or_default())
+        with_colons(*self.0, |text| take(core::str::from_utf8(text).unwrap_or_default()))
     }
 }
 
@@ -104,7 +100,8 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ethernet> {
         let (i, src) = address([f::SRC, f::SRC_RESOLVED, f::SRC_LG, f::SRC_IG], i, t)?;
         let is_type = crate::leaf::be16(i).is_ok_and(|(_, v)| v >= 0x0600);
         let (i, type_or_length) = read::be16(if is_type { f::TYPE } else { f::LEN }, i, t)?;
-        t.label(format_args!(", Src: {}, Dst: {}", Mac(&src), Mac(&dst)));
+        let [from, to] = [src, dst].map(LabelPart::Mac);
+        t.label_parts(&[LabelPart::Text(", Src: "), from, LabelPart::Text(", Dst: "), to]);
         Ok((i, Ethernet { dst, src, type_or_length }))
     })
 }

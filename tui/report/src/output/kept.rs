@@ -86,6 +86,7 @@ struct Field {
     value_len: u8,
     note_len: u8,
     source: u16,
+    levels: Levels,
     depth: u8,
     generated: bool,
     kind: Kind,
@@ -238,14 +239,13 @@ impl Layer {
     ) {
         let (mut copied, mut end, mut others) = (0, 0, 0);
         let nodes = &tree.nodes[range.clone()];
-        let mut levels = Levels::default();
         for (at, (node, field)) in nodes.iter().zip(&self.fields).enumerate() {
-            levels.advance(nodes, at);
-            if !field.says(node, tree, pieces, levels, &self.bytes) {
+            if !field.says(node, tree, pieces, &self.bytes) {
                 out.extend_from_slice(&self.text[copied..end]);
                 copied = field.text as usize;
                 others += 1;
-                pieces.piece(out, tree, range.start + at, levels, marks);
+                // the depths are the same, as is_of says
+                pieces.piece(out, tree, range.start + at, field.levels, marks);
             }
             end = field.text as usize;
         }
@@ -279,9 +279,9 @@ impl Field {
             NodeValue::Text(..) => run(Kind::Text, tree.value_bytes(node)),
             NodeValue::Time(..) => (Kind::Other, 0, 0),
         };
-        let note = if node.note.1 > 0 { tree.note(node) } else { "" };
+        let note = tree.note_bytes(node);
         let note_len = u8::try_from(note.len()).unwrap_or(0);
-        bytes.extend_from_slice(&note.as_bytes()[..usize::from(note_len)]);
+        bytes.extend_from_slice(&note[..usize::from(note_len)]);
         if usize::from(note_len) < note.len() {
             kind = Kind::Other;
         }
@@ -298,6 +298,7 @@ impl Field {
             value_len,
             note_len,
             source: node.source,
+            levels,
             depth: node.depth,
             generated: node.generated,
             kind,
@@ -306,7 +307,7 @@ impl Field {
 
     /// True if a node of the same definition, at the same depth and in the same source, has the same text.
     #[inline]
-    fn says(&self, node: &Node, tree: &Tree, pieces: &impl Pieces, levels: Levels, bytes: &[u8]) -> bool {
+    fn says(&self, node: &Node, tree: &Tree, pieces: &impl Pieces, bytes: &[u8]) -> bool {
         if (self.offset, self.len, self.generated) != (node.offset, node.len, node.generated)
             || u32::from(self.note_len) != node.note.1
         {
@@ -317,14 +318,14 @@ impl Field {
         let value = match (self.kind, node.value) {
             (Kind::Unsigned, NodeValue::U(v)) => self.value == v,
             (Kind::Signed, NodeValue::I(v)) => self.value == v.cast_unsigned(),
-            (Kind::None, NodeValue::None) => pieces.shown(tree, node, levels.is_parent()).is_empty(),
-            (Kind::Shown, NodeValue::None) => bytes[start..end] == *pieces.shown(tree, node, levels.is_parent()),
+            (Kind::None, NodeValue::None) => pieces.shown(tree, node, self.levels.is_parent()).is_empty(),
+            (Kind::Shown, NodeValue::None) => bytes[start..end] == *pieces.shown(tree, node, self.levels.is_parent()),
             (Kind::Bytes, NodeValue::Bytes | NodeValue::Apart(..)) | (Kind::Text, NodeValue::Text(..)) => {
                 bytes[start..end] == *tree.value_bytes(node)
             }
             _ => false,
         };
-        value && (self.note_len == 0 || bytes[end..end + usize::from(self.note_len)] == *tree.note(node).as_bytes())
+        value && (self.note_len == 0 || bytes[end..end + usize::from(self.note_len)] == *tree.note_bytes(node))
     }
 }
 
