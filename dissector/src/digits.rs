@@ -6,7 +6,7 @@ const DIGITS: &[u8; 200] = b"000102030405060708091011121314151617181920212223242
 
 /// Appends the first `len` of eight bytes: copies all of them, which takes no loop, and truncates the excess.
 #[inline(always)]
-pub(crate) fn put(out: &mut Vec<u8>, bytes: [u8; 8], len: usize) {
+fn put(out: &mut Vec<u8>, bytes: [u8; 8], len: usize) {
     let end = out.len() + len;
     out.extend_from_slice(&bytes);
     out.truncate(end);

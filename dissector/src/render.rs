@@ -11,7 +11,7 @@
 use crate::address::dotted;
 use crate::calendar::date_of;
 pub use crate::digits::decimal;
-use crate::digits::{eight_digits, four_digits, put};
+use crate::digits::{eight_digits, four_digits};
 use crate::fault::{Fault, FaultKind};
 use crate::field::{Base, Def, FieldDef, Kind};
 use crate::text::{HEX_PAIRS, escape_char, is_plain};
@@ -183,24 +183,10 @@ pub fn hex_bytes(out: &mut Vec<u8>, bytes: &[u8], separator: Option<u8>) {
         }
         return;
     };
-    let three = |b: u8| u64::from(u16::from_le_bytes(HEX_PAIRS[usize::from(b)])) | u64::from(separator) << 16;
-    let (eights, rest) = bytes.as_chunks::<8>();
-    out.reserve(bytes.len() * 3);
-    for eight in eights {
-        // one by one: without optimization between crates, `map` calls the closure for each
-        let [a, b, c, d, e, f, g, h] = *eight;
-        let (a, b, c, d) = (three(a), three(b), three(c), three(d));
-        let (e, f, g, h) = (three(e), three(f), three(g), three(h));
-        // 24 characters as three integers, the first character lowest
-        let words = [a | b << 24 | c << 48, c >> 16 | d << 8 | e << 32 | f << 56, f >> 8 | g << 16 | h << 40];
-        let mut text = [0; 24];
-        for (to, word) in text.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *to = word.to_le_bytes();
-        }
-        out.extend_from_slice(&text);
-    }
-    for b in rest {
-        put(out, three(*b).to_le_bytes(), 3);
+    let start = out.len();
+    out.resize(start + 3 * bytes.len(), separator);
+    for (text, byte) in out[start..].as_chunks_mut::<3>().0.iter_mut().zip(bytes) {
+        [text[0], text[1]] = HEX_PAIRS[usize::from(*byte)];
     }
     // no separator behind the last
     out.truncate(out.len() - usize::from(!bytes.is_empty()));
