@@ -2,7 +2,8 @@
 //! protocol; the values come from the capture file and not from the frame's bytes, so all of them are computed.
 
 pub use crate::frame_fields::f;
-use crate::trace::{LabelPart, Trace, Value};
+use crate::trace::LabelPart::{Number, Text};
+use crate::trace::{Trace, Value};
 use core::fmt::Display;
 
 /// Properties of a frame in the capture file.
@@ -41,9 +42,9 @@ pub fn trace<'c, T: Trace, C: Display + 'c>(
         return;
     }
     t.open(f::PROTOCOL, bytes);
-    let [number, wire_len, captured] = [info.number, info.wire_len.into(), bytes.len() as u64].map(LabelPart::Number);
-    let [before, on_wire, behind] = [": ", " bytes on the wire, ", " captured"].map(LabelPart::Text);
-    t.label_parts(&[LabelPart::Text(" "), number, before, wire_len, on_wire, captured, behind]);
+    let (number, captured) = (Number(info.number), Number(bytes.len() as u64));
+    let on_wire = Number(info.wire_len.into());
+    t.label_parts(&[Text(" "), number, Text(": "), on_wire, Text(" bytes on the wire, "), captured, Text(" captured")]);
     if let Some(interface) = info.interface {
         t.field(f::INTERFACE_ID, bytes, 0, Value::U(u64::from(interface)));
     }

@@ -8,7 +8,8 @@ use crate::address::dotted;
 use crate::fault::{Check, Fault, PResult};
 use crate::field::Def;
 use crate::leaf::{self, read};
-use crate::trace::{LabelPart, LayerText, Trace, Value, scope};
+use crate::trace::LabelPart::{Text, V4};
+use crate::trace::{LayerText, Trace, Value, scope};
 use core::fmt;
 use core::net::Ipv6Addr;
 
@@ -215,8 +216,7 @@ pub fn parse_v4<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ipv4> {
             dst: [h[16], h[17], h[18], h[19]],
         };
         if T::ON {
-            let [src, dst] = [header.src, header.dst].map(LabelPart::V4);
-            t.label_parts(&[LabelPart::Text(", Src: "), src, LabelPart::Text(", Dst: "), dst]);
+            t.label_parts(&[Text(", Src: "), V4(header.src), Text(", Dst: "), V4(header.dst)]);
             t.layer_info(LayerText::new(h, write_v4));
         }
         Ok((rest, header))

@@ -7,7 +7,8 @@ use super::ip::{fold, sum};
 use crate::address::Addr;
 use crate::fault::{Check, Fault, PResult};
 use crate::leaf::{self, read};
-use crate::trace::{LabelPart, Trace, Value, scope};
+use crate::trace::LabelPart::{Number, Text};
+use crate::trace::{Trace, Value, scope};
 use core::fmt;
 
 /// The flags of a [`Segment`].
@@ -226,9 +227,9 @@ fn body<'a, T: Trace>(at: &'a [u8], missing: u32, t: &mut T, out: &mut Option<Se
     if T::ON {
         let s = *segment;
         t.field(f::LEN, at, 0, Value::U(u64::from(s.payload_length)));
-        let [src, dst, seq] = [s.src_port.into(), s.dst_port.into(), s.seq.into()].map(LabelPart::Number);
-        let names = [", Src Port: ", ", Dst Port: ", ", Seq: "].map(LabelPart::Text);
-        t.label_parts(&[names[0], src, names[1], dst, names[2], seq]);
+        let (src, dst) = (Number(s.src_port.into()), Number(s.dst_port.into()));
+        let seq = Number(s.seq.into());
+        t.label_parts(&[Text(", Src Port: "), src, Text(", Dst Port: "), dst, Text(", Seq: "), seq]);
         let flags = Flags(s.flags);
         let length = s.payload_length;
         if s.flags & 0x10 != 0 {

@@ -2,7 +2,8 @@
 
 use crate::fault::PResult;
 use crate::leaf::read;
-use crate::trace::{LabelPart, LayerText, Trace, Value, scope};
+use crate::trace::LabelPart::{Number, Text};
+use crate::trace::{LayerText, Trace, Value, scope};
 use core::fmt;
 
 /// RoCEv2 (annex A17).
@@ -66,8 +67,8 @@ pub fn parse_with<'a, T: Trace, O>(
         if T::ON {
             t.field(f::PORT, at, 2, Value::U(u64::from(src_port)));
             t.field(f::PORT, &at[2..], 2, Value::U(u64::from(dst_port)));
-            let [src, dst] = [src_port, dst_port].map(|port| LabelPart::Number(port.into()));
-            t.label_parts(&[LabelPart::Text(", Src Port: "), src, LabelPart::Text(", Dst Port: "), dst]);
+            let (src, dst) = (Number(src_port.into()), Number(dst_port.into()));
+            t.label_parts(&[Text(", Src Port: "), src, Text(", Dst Port: "), dst]);
         }
         let (i, length) = read::be16(f::LENGTH, i, t)?;
         let (i, checksum) = read::be16(f::CHECKSUM, i, t)?;

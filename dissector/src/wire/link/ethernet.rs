@@ -100,7 +100,7 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ethernet> {
         let (i, src) = address([f::SRC, f::SRC_RESOLVED, f::SRC_LG, f::SRC_IG], i, t)?;
         let is_type = crate::leaf::be16(i).is_ok_and(|(_, v)| v >= 0x0600);
         let (i, type_or_length) = read::be16(if is_type { f::TYPE } else { f::LEN }, i, t)?;
-        let [from, to] = [src, dst].map(LabelPart::Mac);
+        let (from, to) = (LabelPart::Mac(src), LabelPart::Mac(dst));
         t.label_parts(&[LabelPart::Text(", Src: "), from, LabelPart::Text(", Dst: "), to]);
         Ok((i, Ethernet { dst, src, type_or_length }))
     })
