@@ -329,8 +329,7 @@ pub struct Memory {
 impl Memory {
     /// Bytes of memory that it holds.
     pub fn held(&self) -> usize {
-        let others: usize =
-            if self.map.others.is_empty() { 0 } else { self.map.others.values().map(Vec::capacity).sum() };
+        let others: usize = self.map.others.values().map(Vec::capacity).sum();
         self.map.regions.capacity() * size_of::<((End, u32), Region)>() + others * size_of::<Region>()
     }
 

@@ -496,7 +496,7 @@ pub fn decode_into<'a, T: Trace>(
 }
 
 /// The same for any frame, layer by layer.
-pub(crate) fn by_steps<'a, T: Trace>(
+fn by_steps<'a, T: Trace>(
     link: LinkType,
     bytes: &'a [u8],
     wire_len: u32,
@@ -525,18 +525,23 @@ fn at_once<'a>(bytes: &'a [u8], options: &Options, packet: &mut Packet<'a>) -> b
     let Some(datagram) = i.get(..usize::from(ip.total_length)) else { return false };
     let Some(payload) = datagram.get(20..) else { return false };
     let check = ip::check_v4(header);
-    if ip.fragment & 0x3fff != 0 || check == Check::Bad {
+    if ip.is_fragment() || check == Check::Bad {
         return false;
     }
-    packet.mac = link.src;
-    (packet.src, packet.dst) = (Addr::V4(ip.src), Addr::V4(ip.dst));
-    (packet.ttl, packet.ecn, packet.dscp) = (ip.ttl, ip.tos & 0x03, ip.tos >> 2);
-    packet.header = check;
+    (packet.mac, packet.header) = (link.src, check);
+    header_v4(packet, &ip);
     match ip.protocol {
-        17 => roce_v2(datagram, options, ip.id, &mut packet.body),
-        6 => segment(packet, options, (0, ip.id), payload, &mut Off).is_ok(),
+        ip::UDP => roce_v2(datagram, options, ip.id, &mut packet.body),
+        ip::TCP => segment(packet, options, (0, ip.id), payload, &mut Off).is_ok(),
         _ => false,
     }
+}
+
+/// What an IPv4 header says of a packet.
+#[inline(always)]
+fn header_v4(packet: &mut Packet<'_>, header: &ip::Ipv4) {
+    (packet.src, packet.dst) = (Addr::V4(header.src), Addr::V4(header.dst));
+    (packet.ttl, packet.ecn, packet.dscp) = (header.ttl, header.tos & 0x03, header.tos >> 2);
 }
 
 /// The part of [`at_once`] for one whole packet of RoCEv2, in an IPv4 datagram with a header of 20 bytes.
@@ -883,11 +888,7 @@ impl<'a, 'p> Peel<'a, 'p> {
     fn ipv4<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
         self.packet.body = Body::Other("IPv4");
         let (_, header) = if self.reassembled { ip::parse_v4(i, &mut Off)? } else { ip::parse_v4(i, t)? };
-        self.packet.src = Addr::V4(header.src);
-        self.packet.dst = Addr::V4(header.dst);
-        self.packet.ttl = header.ttl;
-        self.packet.ecn = header.tos & 0x03;
-        self.packet.dscp = header.tos >> 2;
+        header_v4(self.packet, &header);
         self.ip_id = header.id;
         let at = usize::from(header.header_length);
         let total = usize::from(header.total_length);
@@ -905,7 +906,7 @@ impl<'a, 'p> Peel<'a, 'p> {
             _ => self.bound(i, total),
         };
         let payload = datagram.get(at..).unwrap_or(&[]);
-        if header.fragment & 0x3fff != 0 && !self.reassembled {
+        if header.is_fragment() && !self.reassembled {
             let (offset, more) = (header.offset(), header.more());
             let fragment = IpFragment {
                 id: header.id.into(),

@@ -11,8 +11,9 @@
 //!
 //! The table of connections (`table`), the two directions of queue pairs (`pairing`), the messages of connection
 //! management (`cm`), IP fragments (`datagrams`) and the numbers of the report (`numbering`) are files of their own;
-//! each knows nothing of the others' insides. That queue pairs are in use again is decided in `reuse`. What a frame changes in them is in `ib`, `tcp` and `management`; a
-//! connection ends in `closing`, all of them give up memory in `memory`, and become a report in `reporting`.
+//! each knows nothing of the others' insides. What a frame changes in them is in `ib`, `tcp` and `management`; that
+//! queue pairs are in use again is decided in `reuse`. A connection ends in `closing`, all of them give up memory in
+//! `memory`, and become a report in `reporting`.
 //!
 //! Several of these can share the connections of one capture, each on a thread of its own: `route` chooses one for each
 //! frame, `shards` joins their results, and `numbers` gives their connections and exchanges the numbers of the whole as
@@ -297,13 +298,7 @@ impl Pipeline<dyn Sink> {
             self.capture.tunnelled += 1;
             self.env.frame.mirror = self.capture.mirrors.count(tunnel, at.frame);
         }
-        match &packet.body {
-            Body::Ib(ib) if ib.behind.is_empty() => {
-                self.classify(packet);
-                self.ib(at, meta.wire_len, packet, ib, t);
-            }
-            _ => self.body(meta, packet, t),
-        }
+        self.body(meta, packet, t);
         if T::ON {
             self.env.frame.trace(packet.tunnel.as_ref(), t);
         }
@@ -313,19 +308,21 @@ impl Pipeline<dyn Sink> {
         }
     }
 
-    /// Counts the class of traffic of an IP packet.
     #[inline(always)]
-    fn classify(&mut self, packet: &Packet<'_>) {
+    fn body<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
         if matches!(packet.src, Addr::V4(_) | Addr::V6(_)) {
             self.capture.classes[usize::from(packet.priority.unwrap_or(packet.dscp >> 3) & 7)] += 1;
         }
+        match &packet.body {
+            Body::Ib(ib) if ib.behind.is_empty() => self.ib(meta.at(), meta.wire_len, packet, ib, t),
+            _ => self.other(meta, packet, t),
+        }
     }
 
-    fn body<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
+    /// All but a single packet of InfiniBand or RoCE.
+    fn other<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
         let at = meta.at();
-        self.classify(packet);
         match &packet.body {
-            Body::Ib(ib) if ib.behind.is_empty() => self.ib(at, meta.wire_len, packet, ib, t),
             Body::Ib(ib) => self.joined_packets(meta, packet, ib, t),
             Body::Tcp(segment) => self.tcp(at, meta.wire_len, packet, segment, t),
             Body::Fragment(fragment) => self.fragment(meta, packet, fragment, t),

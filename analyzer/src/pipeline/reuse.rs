@@ -15,8 +15,7 @@
 
 use super::Pipeline;
 use super::table::{ConnectionEnd, Flow, QpKey, Slot};
-use crate::connection::facts::JUMPED;
-use crate::connection::facts::Listener;
+use crate::connection::facts::{JUMPED, Listener};
 use crate::finding::Rule;
 use crate::messages::is_of_another;
 use crate::messages::smbd::{begins_connection, begins_smb2};
@@ -80,9 +79,6 @@ fn begins(protocol: Protocol, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
     if row.verb != bth::Verb::Send || row.part != bth::Part::Only {
         return false;
     }
-    let is_upper = match protocol {
-        Protocol::SmbDirect => begins_smb2(ib.payload, ib.payload_length),
-        _ => false,
-    };
+    let is_upper = protocol == Protocol::SmbDirect && begins_smb2(ib.payload, ib.payload_length);
     is_upper || ib.payload_length >= NegotiateRequest::LEN as u32 && begins_connection(ib.payload, ib.payload_length)
 }

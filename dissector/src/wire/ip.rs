@@ -151,6 +151,11 @@ impl Ipv4 {
         (self.fragment & 0x1fff) as u32 * 8
     }
 
+    /// True if it is of a part of the datagram.
+    pub const fn is_fragment(&self) -> bool {
+        self.fragment & 0x3fff != 0
+    }
+
     /// True if more fragments follow.
     pub const fn more(&self) -> bool {
         self.fragment & 0x2000 != 0

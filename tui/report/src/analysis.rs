@@ -479,6 +479,7 @@ impl<S: Sink> Loop<S> {
         self.done(error, source.metadata())
     }
 
+    /// The next frame, of this input.
     #[inline(always)]
     fn frame(&mut self, which: usize, record: &Record<'_>) {
         self.number += 1;

@@ -39,9 +39,10 @@ pub fn invariant(cover: Cover, packet: &[u8]) -> Option<u32> {
     match cover {
         Cover::Ipv4 => {
             let (head, rest) = packet.split_first_chunk::<OVER_IPV4>()?;
-            match is_one_run(OVER_IPV4, rest) {
-                true => masked(AFTER_ONES, packet, mask_over_ipv4),
-                false => Some(crc32(over_ipv4(head), rest)),
+            if is_one_run(OVER_IPV4, rest) {
+                masked(AFTER_ONES, packet, mask_over_ipv4)
+            } else {
+                Some(crc32(over_ipv4(head), rest))
             }
         }
         Cover::Ipv6 => masked::<60>(AFTER_ONES, packet, mask_over_ipv6),
@@ -147,24 +148,22 @@ const OVER_IPV4: usize = 40;
 /// that none has to wait for those before it.
 #[inline(always)]
 fn over_ipv4(head: &[u8; OVER_IPV4]) -> u32 {
-    /// Where all that is not masked is zero.
-    const MASK: u32 = {
+    /// What is masked, and zeros elsewhere.
+    const MASK: [u8; OVER_IPV4] = {
         let mut head = [0; OVER_IPV4];
         mask_over_ipv4(&mut head);
-        let (mut crc, mut n) = (!AFTER_ONES, 0);
-        while n < OVER_IPV4 {
-            crc = crc >> 8 ^ TABLE[0][((crc ^ head[n] as u32) & 0xff) as usize];
-            n += 1;
-        }
-        crc
+        head
     };
+    const OF_MASK: u32 = after(!AFTER_ONES, &MASK);
     macro_rules! added {
-        ($($n:literal)+) => { $( TABLE[OVER_IPV4 - 1 - $n][usize::from(head[$n])] )^+ };
+        ($($n:literal)+) => {
+            $( if MASK[$n] == 0 { TABLE[OVER_IPV4 - 1 - $n][usize::from(head[$n])] } else { 0 } )^+
+        };
     }
-    let ip = added!(0 2 3 4 5 6 7 9 12 13 14 15 16 17 18 19);
-    let udp = added!(20 21 22 23 24 25);
-    let bth = added!(28 29 30 31 33 34 35 36 37 38 39);
-    !(MASK ^ ip ^ udp ^ bth)
+    let ip = added!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19);
+    let udp = added!(20 21 22 23 24 25 26 27);
+    let bth = added!(28 29 30 31 32 33 34 35 36 37 38 39);
+    !(OF_MASK ^ ip ^ udp ^ bth)
 }
 
 /// Shorter runs than this are faster by table: crc32fast's folding needs longer ones, and below them it goes byte by
@@ -232,15 +231,18 @@ static TABLE: [[u32; 256]; OVER_IPV4] = {
     tables
 };
 
-/// The CRC of 8 bytes of ones.
-const AFTER_ONES: u32 = {
-    let (mut crc, mut n) = (0xffff_ffff_u32, 0);
-    while n < 8 {
-        crc = crc >> 8 ^ TABLE[0][((crc ^ 0xff) & 0xff) as usize];
+/// The state of a CRC behind these bytes.
+const fn after(mut state: u32, bytes: &[u8]) -> u32 {
+    let mut n = 0;
+    while n < bytes.len() {
+        state = state >> 8 ^ TABLE[0][((state ^ bytes[n] as u32) & 0xff) as usize];
         n += 1;
     }
-    !crc
-};
+    state
+}
+
+/// The CRC of 8 bytes of ones.
+const AFTER_ONES: u32 = !after(u32::MAX, &[0xff; 8]);
 
 /// CRC-32, eight bytes a step; `before` is the CRC of what came before (0 for nothing).
 #[inline]
