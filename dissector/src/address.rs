@@ -57,6 +57,13 @@ pub(crate) fn with_colons<T>(address: [u8; 6], take: impl FnOnce(&[u8]) -> T) ->
 /// Hands on the text of an IPv4 address in one piece.
 #[inline]
 pub(crate) fn dotted<T>(address: [u8; 4], take: impl FnOnce(&[u8]) -> T) -> T {
+    let (text, len) = dotted_text(address);
+    take(&text[..len])
+}
+
+/// The text of an IPv4 address, and how long it is.
+#[inline]
+pub(crate) fn dotted_text(address: [u8; 4]) -> ([u8; 16], usize) {
     // each byte's digits, a dot, and how many characters they are without it
     static BYTES: [([u8; 4], u8); 256] = {
         let (mut bytes, mut byte) = ([(*b"0...", 1); 256], 1);
@@ -79,7 +86,7 @@ pub(crate) fn dotted<T>(address: [u8; 4], take: impl FnOnce(&[u8]) -> T) -> T {
         len += usize::from(*count) + 1;
     }
     // no dot behind the last
-    take(&text[..len - 1])
+    (text, len - 1)
 }
 
 #[cfg(test)]

@@ -84,9 +84,14 @@ enum Found {
     U(u64),
     I(i64),
     Time(i64, u32),
+    /// As many bytes as the number says: an address.
+    Few([u8; FEW], u8),
     Bytes(u32, u32),
     Text(u32, u32),
 }
+
+/// See [`Found::Few`].
+const FEW: usize = 8;
 
 /// What was found of declared sets, by their addresses: those are constants, which do not move. The lowest bit is the
 /// answer.
@@ -138,6 +143,8 @@ pub struct Extractor {
     sets: Sets,
     hits: Vec<Hit>,
     data: Vec<u8>,
+    /// True if only values are wanted: nothing depends on subtrees, and no bytes of their own are kept of a field.
+    is_flat: bool,
     depth: u32,
     /// Open subtrees whose bytes are wanted: depth, hit, address where they begin.
     open: Vec<(u32, u32, usize)>,
@@ -169,6 +176,7 @@ impl Extractor {
             sets: Sets::default(),
             hits: Vec::new(),
             data: Vec::new(),
+            is_flat: true,
             depth: 0,
             open: Vec::new(),
             layers: Vec::new(),
@@ -185,6 +193,7 @@ impl Extractor {
     pub fn want(&mut self, def: Def, need: Need) -> Slot {
         if let Some(i) = self.wanted.iter().position(|w| w.def == def && !w.is_raw) {
             self.wanted[i].need = self.wanted[i].need.max(need);
+            self.rebuild();
             return Slot(i as u16);
         }
         assert!(self.wanted.len() < usize::from(u16::MAX), "a filter is too short to name so many fields");
@@ -229,6 +238,7 @@ impl Extractor {
     /// a tunnel a frame has two layers of IP.
     pub fn want_layers(&mut self) {
         self.layer_stack.get_or_insert_default();
+        self.is_flat = false;
     }
 
     /// The fields that are wanted.
@@ -266,6 +276,9 @@ impl Extractor {
             }
             self.table[at as usize] = Entry { id: wanted.def.id, slot: slot as u16 };
         }
+        let has_layers = self.wants_layers.is_some() || self.layer_stack.is_some();
+        let has_bytes = |w: &Wanted| w.is_raw || w.need >= Need::Bytes || w.def.kind == Kind::Bytes;
+        self.is_flat = !has_layers && !self.wanted.iter().any(has_bytes);
     }
 
     /// The field of a slot.
@@ -301,6 +314,7 @@ impl Extractor {
     }
 
     /// Number of occurrences of the field.
+    #[inline]
     pub fn count(&self, slot: Slot) -> usize {
         self.wanted[usize::from(slot.0)].count as usize
     }
@@ -309,6 +323,15 @@ impl Extractor {
     #[inline]
     pub fn first(&self, slot: Slot) -> Option<(Def, Stored<'_>)> {
         self.hits.get(self.wanted[usize::from(slot.0)].first as usize).map(|hit| self.stored(hit))
+    }
+
+    /// Whether it occurs, with its first value and the declaration that came from.
+    #[inline(always)]
+    pub fn occurrence(&self, slot: Slot) -> Occurs<'_> {
+        let wanted = &self.wanted[usize::from(slot.0)];
+        let Some(hit) = self.hits.get(wanted.first as usize) else { return Occurs::Never };
+        let (def, value) = self.stored(hit);
+        if wanted.count == 1 { Occurs::Once(def, value) } else { Occurs::More(def, value) }
     }
 
     /// Its values in order of appearance, each with the declaration it came from (a name may be declared in several
@@ -471,6 +494,22 @@ impl Extractor {
         self.keep(slot, def, value);
     }
 
+    /// The same of a number, where nothing else is kept of a field.
+    #[inline(never)]
+    fn found_number(&mut self, def: Def, number: u64) {
+        let Some(slot) = self.lookup(def.id) else { return };
+        let is_kept = self.need(slot) > Need::Presence;
+        self.push(slot, def, if is_kept { Found::U(number) } else { Found::None });
+    }
+
+    /// The same of an address of `N` bytes.
+    #[inline(never)]
+    fn found_few(&mut self, def: Def, few: [u8; FEW], len: u8) {
+        let Some(slot) = self.lookup(def.id) else { return };
+        let is_kept = self.need(slot) > Need::Presence;
+        self.push(slot, def, if is_kept { Found::Few(few, len) } else { Found::None });
+    }
+
     /// A protocol that is noted, or a subtree that may be wanted.
     #[inline(never)]
     fn opened(&mut self, def: Def, at: &[u8]) {
@@ -543,15 +582,16 @@ impl Extractor {
     }
 
     #[inline(always)]
-    fn stored(&self, hit: &Hit) -> (Def, Stored<'_>) {
+    fn stored<'s>(&'s self, hit: &'s Hit) -> (Def, Stored<'s>) {
         let range = |start: u32, len: u32| &self.data[start as usize..(start + len) as usize];
-        let value = match hit.value {
+        let value = match &hit.value {
             Found::None => Stored::None,
-            Found::U(v) => Stored::U(v),
-            Found::I(v) => Stored::I(v),
-            Found::Time(s, n) => Stored::Time(s, n),
-            Found::Bytes(start, len) => Stored::Bytes(range(start, len)),
-            Found::Text(start, len) => Stored::Text(core::str::from_utf8(range(start, len)).unwrap_or("")),
+            Found::U(v) => Stored::U(*v),
+            Found::I(v) => Stored::I(*v),
+            Found::Time(s, n) => Stored::Time(*s, *n),
+            Found::Few(bytes, len) => Stored::Bytes(&bytes[..usize::from(*len)]),
+            Found::Bytes(start, len) => Stored::Bytes(range(*start, *len)),
+            Found::Text(start, len) => Stored::Text(core::str::from_utf8(range(*start, *len)).unwrap_or("")),
         };
         (hit.def, value)
     }
@@ -598,6 +638,17 @@ impl Extractor {
     }
 }
 
+/// How often a field occurs in a frame, and its first value with the declaration that this came from.
+#[derive(Clone, Copy, Debug)]
+pub enum Occurs<'p> {
+    /// Not at all.
+    Never,
+    /// Once.
+    Once(Def, Stored<'p>),
+    /// More than once.
+    More(Def, Stored<'p>),
+}
+
 /// The values of one slot in one frame.
 #[derive(Clone, Debug)]
 pub struct Values<'p> {
@@ -640,12 +691,24 @@ impl Trace for Extractor {
     #[inline(always)]
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
         if self.set.may_have(def.id) {
-            self.found(def, at, len, value);
+            match value {
+                Value::U(number) if self.is_flat => self.found_number(def, number),
+                Value::Bytes(&[a, b, c, d]) if self.is_flat && def.kind == Kind::Ipv4 => {
+                    self.found_few(def, [a, b, c, d, 0, 0, 0, 0], 4);
+                }
+                _ => self.found(def, at, len, value),
+            }
         }
     }
 
     #[inline(always)]
     fn open(&mut self, def: Def, at: &[u8]) {
+        if self.is_flat {
+            if self.set.may_have(def.id) {
+                self.opened(def, at);
+            }
+            return;
+        }
         // protocols are noted where layers are asked for, whether they are wanted themselves or not
         let is_noted = def.kind == Kind::Protocol && (self.wants_layers.is_some() || self.layer_stack.is_some());
         if is_noted || self.set.may_have(def.id) {
@@ -654,8 +717,11 @@ impl Trace for Extractor {
         self.depth += 1;
     }
 
-    #[inline]
+    #[inline(always)]
     fn close(&mut self, rest: &[u8]) {
+        if self.is_flat {
+            return;
+        }
         if self.open.is_empty() && self.layer_stack.is_none() {
             self.depth = self.depth.saturating_sub(1);
         } else {

@@ -8,7 +8,7 @@
 //! ([`json_string`], [`xml_text`], [`escape`]). A label is escaped already: nothing in it can command a terminal or
 //! turn the direction of writing.
 
-use crate::address::dotted;
+use crate::address::dotted_text;
 use crate::calendar::date_of;
 pub use crate::digits::decimal;
 use crate::digits::{eight_digits, four_digits};
@@ -21,6 +21,7 @@ use crate::wire::smb2::spnego;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
+use core::ops::Range;
 
 /// A value as an observer keeps it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,6 +99,15 @@ pub fn show_into(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>, style: St
         Stored::Text(text) => out.extend_from_slice(text.as_bytes()),
         Stored::Bytes(bytes) => run_of_bytes(out, def, bytes, style),
     }
+}
+
+/// Appends an IPv4 address.
+#[inline]
+pub fn show_ipv4(out: &mut Vec<u8>, address: [u8; 4]) {
+    let (text, len) = dotted_text(address);
+    let end = out.len() + len;
+    out.extend_from_slice(&text);
+    out.truncate(end);
 }
 
 /// The same, as a string.
@@ -204,7 +214,7 @@ fn run_of_bytes(out: &mut Vec<u8>, def: &FieldDef, bytes: &[u8], style: Style) {
             });
         }
         Kind::Ipv4 => match <[u8; 4]>::try_from(bytes) {
-            Ok(address) => dotted(address, |text| out.extend_from_slice(text)),
+            Ok(address) => show_ipv4(out, address),
             Err(_) => hex_bytes(out, bytes, Some(b':')),
         },
         Kind::Ipv6 => match <[u8; 16]>::try_from(bytes) {
@@ -425,7 +435,7 @@ fn with_bytes(out: &mut String, write: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// [`value_label`], as UTF-8.
-fn value_label_into(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>) {
+pub fn value_label_into(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>) {
     match value {
         Stored::None => {}
         Stored::I(v) => match u64::try_from(v).ok().and_then(|v| def.value_name(v)) {
@@ -541,31 +551,33 @@ fn text_label(out: &mut Vec<u8>, text: impl Iterator<Item = Piece>) {
 /// Appends the line of the detail pane for the node at `index`: `Opcode: RC - SEND Only (4)`, `.... ...1 = Reply: Set`.
 /// Computed values stand in square brackets.
 pub fn label(out: &mut String, tree: &Tree, index: usize) {
-    with_bytes(out, |out| label_into(out, tree, index));
+    with_bytes(out, |out| _ = label_into(out, tree, index));
 }
 
-/// [`label`], as UTF-8.
-pub fn label_into(out: &mut Vec<u8>, tree: &Tree, index: usize) {
-    let Some(node) = tree.nodes.get(index) else { return };
+/// [`label`], as UTF-8. Returns where in `out` the value stands, as [`value_label_into`] writes it, if there is one and
+/// nothing else in the line depends on it.
+pub fn label_into(out: &mut Vec<u8>, tree: &Tree, index: usize) -> Option<Range<usize>> {
+    let node = tree.nodes.get(index)?;
     let generated = node.generated && !matches!(node.def.kind, Kind::Protocol);
     if generated {
         out.push(b'[');
     }
+    let mut has_bits = false;
     if node.def.mask != 0
         && let NodeValue::U(v) = node.value
     {
         bits(out, node.def, v);
         out.extend_from_slice(b" = ");
+        has_bits = true;
     }
     out.extend_from_slice(node.def.label.as_bytes());
-    let value = match node.value {
-        // a subtree over bytes has nothing to add to its fields
-        NodeValue::None => Stored::None,
-        _ => tree.stored(node),
-    };
-    if value != Stored::None {
+    let mut place = None;
+    // a subtree over bytes has nothing to add to its fields
+    if node.value != NodeValue::None {
         out.extend_from_slice(b": ");
-        value_label_into(out, node.def, value);
+        let from = out.len();
+        value_label_into(out, node.def, tree.stored(node));
+        place = (!has_bits).then_some(from..out.len());
     }
     let note = tree.note(node);
     if is_plain(note) {
@@ -576,6 +588,7 @@ pub fn label_into(out: &mut Vec<u8>, tree: &Tree, index: usize) {
     if generated {
         out.push(b']');
     }
+    place
 }
 
 /// The four characters of four bits, by their mask (the higher half of the index) and their value.

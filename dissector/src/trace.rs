@@ -11,7 +11,7 @@
 
 use crate::address::{dotted, with_colons};
 use crate::digits::decimal;
-use crate::fault::{Fault, PResult, fault_of};
+use crate::fault::{Fault, FaultKind, PResult, fault_of};
 use crate::field::{Def, FieldSet, Kind};
 use crate::frame_fields;
 use alloc::string::String;
@@ -613,28 +613,102 @@ impl Tree {
         (start as u32, (self.text.len() - start) as u32)
     }
 
+    /// Source and offset of `at`, if that is in the innermost source and there is room for another node.
+    #[inline(always)]
+    fn at_hand(&self, at: &[u8]) -> Option<(u16, u32)> {
+        let (source, base, len) = self.innermost;
+        let offset = at.as_ptr().addr().wrapping_sub(base);
+        let has_room = self.nodes.len() < Self::NODES_MAX && self.nodes.len() != self.nodes.capacity();
+        (has_room && offset <= len).then(|| (source, u32::try_from(offset).unwrap_or(u32::MAX)))
+    }
+
+    /// Appends a node that lies there.
     // inlined: a value that is passed in memory and copied at once makes the processor wait
     #[inline(always)]
-    fn push(&mut self, def: Def, at: &[u8], len: usize, value: NodeValue) {
-        if self.nodes.len() >= Self::NODES_MAX {
-            if self.nodes.len() == Self::NODES_MAX {
-                self.faults.push((Fault::limit(def, at), 0, 0));
-            }
-            return;
-        }
-        let (source, offset) = self.locate(at);
-        let len32 = u32::try_from(len).unwrap_or(u32::MAX);
+    fn push(&mut self, def: Def, (source, offset): (u16, u32), len: usize, value: NodeValue) {
         self.nodes.push(Node {
             def,
             source,
             depth: self.depth,
             generated: len == 0,
             offset,
-            len: len32,
+            len: u32::try_from(len).unwrap_or(u32::MAX),
             value,
             note: (0, 0),
             fault: 0,
         });
+    }
+
+    /// The same in any source, after making room for another node; `None` if there may be no more.
+    #[cold]
+    #[inline(never)]
+    fn elsewhere(&mut self, def: Def, at: &[u8]) -> Option<(u16, u32)> {
+        if self.nodes.len() < Self::NODES_MAX {
+            self.nodes.reserve(1);
+            return Some(self.locate(at));
+        }
+        // what is missing behind it is told once
+        if self.faults.last().is_none_or(|(fault, ..)| fault.kind != FaultKind::Limit) {
+            self.faults.push((Fault::limit(def, at), 0, 0));
+        }
+        None
+    }
+
+    /// A field with a number.
+    #[inline(never)]
+    fn number_field(&mut self, def: Def, at: &[u8], len: usize, number: u64) {
+        match self.at_hand(at) {
+            Some(place) => self.push(def, place, len, NodeValue::U(number)),
+            None => self.number_elsewhere(def, at, len, number),
+        }
+    }
+
+    /// The same in another source, or where there is no room.
+    #[cold]
+    #[inline(never)]
+    fn number_elsewhere(&mut self, def: Def, at: &[u8], len: usize, number: u64) {
+        if let Some(place) = self.elsewhere(def, at) {
+            self.push(def, place, len, NodeValue::U(number));
+        }
+    }
+
+    /// A field with text.
+    #[inline(never)]
+    fn text_field(&mut self, def: Def, at: &[u8], len: usize, text: &str) {
+        let Some(place) = self.at_hand(at).or_else(|| self.elsewhere(def, at)) else { return };
+        let (start, n) = self.keep(|kept| kept.extend_from_slice(text.as_bytes()));
+        self.push(def, place, len, NodeValue::Text(start, n));
+    }
+
+    /// A field with any value.
+    #[inline(never)]
+    fn any_field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
+        let Some(place) = self.at_hand(at).or_else(|| self.elsewhere(def, at)) else { return };
+        let kept = match value {
+            Value::None => NodeValue::None,
+            Value::U(v) => NodeValue::U(v),
+            Value::I(v) => NodeValue::I(v),
+            Value::Time { seconds, nanos } => NodeValue::Time(seconds, nanos),
+            Value::Bytes(b) if b.as_ptr() == at.as_ptr() && b.len() == len => NodeValue::Bytes,
+            Value::Bytes(b) => {
+                let (start, n) = self.keep(|text| text.extend_from_slice(b));
+                NodeValue::Apart(start, n)
+            }
+            Value::Text(args) => {
+                let (start, n) = self.keep(|text| {
+                    let _ = Utf8Writer(text).write_fmt(args);
+                });
+                NodeValue::Text(start, n)
+            }
+            Value::Str(text) => return self.text_field(def, at, len, text),
+        };
+        self.push(def, place, len, kept);
+        if matches!(kept, NodeValue::Bytes) && len == 0 && matches!(def.kind, Kind::Bytes | Kind::Str | Kind::Utf16) {
+            // an empty run of bytes was read, not computed
+            if let Some(n) = self.nodes.last_mut() {
+                n.generated = false;
+            }
+        }
     }
 
     /// Adds to the label of the innermost open subtree.
@@ -696,34 +770,13 @@ impl Write for Utf8Writer<'_> {
 impl Trace for Tree {
     const ON: bool = true;
 
+    // a value that is known at compile time need not be passed in memory
+    #[inline(always)]
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
-        let kept = match value {
-            Value::None => NodeValue::None,
-            Value::U(v) => NodeValue::U(v),
-            Value::I(v) => NodeValue::I(v),
-            Value::Time { seconds, nanos } => NodeValue::Time(seconds, nanos),
-            Value::Bytes(b) if b.as_ptr() == at.as_ptr() && b.len() == len => NodeValue::Bytes,
-            Value::Bytes(b) => {
-                let (start, n) = self.keep(|text| text.extend_from_slice(b));
-                NodeValue::Apart(start, n)
-            }
-            Value::Text(args) => {
-                let (start, n) = self.keep(|text| {
-                    let _ = Utf8Writer(text).write_fmt(args);
-                });
-                NodeValue::Text(start, n)
-            }
-            Value::Str(s) => {
-                let (start, n) = self.keep(|text| text.extend_from_slice(s.as_bytes()));
-                NodeValue::Text(start, n)
-            }
-        };
-        self.push(def, at, len, kept);
-        if matches!(kept, NodeValue::Bytes) && len == 0 && matches!(def.kind, Kind::Bytes | Kind::Str | Kind::Utf16) {
-            // an empty run of bytes was read, not computed
-            if let Some(n) = self.nodes.last_mut() {
-                n.generated = false;
-            }
+        match value {
+            Value::U(number) => self.number_field(def, at, len, number),
+            Value::Str(text) => self.text_field(def, at, len, text),
+            other => self.any_field(def, at, len, other),
         }
     }
 
@@ -732,7 +785,9 @@ impl Trace for Tree {
             self.layers.push(def);
         }
         self.open.push(self.nodes.len() as u32);
-        self.push(def, at, 0, NodeValue::None);
+        if let Some(place) = self.at_hand(at).or_else(|| self.elsewhere(def, at)) {
+            self.push(def, place, 0, NodeValue::None);
+        }
         self.depth = self.depth.saturating_add(1);
     }
 

@@ -865,6 +865,18 @@ fn tcp_options_are_read_and_wrong_lengths_are_reported() {
         (Some(52), Some(0x012), Some(4))
     );
 
+    // the capture cut options off
+    let decoded = |length: usize| {
+        let options = frame::Options::default();
+        let packet = frame::decode(LinkType::ETHERNET, &bytes[..length], bytes.len() as u32, &options, &mut Off);
+        (tcp(&packet).are_options_cut, tcp(&packet).timestamps)
+    };
+    let behind = bytes.len() - 4;
+    assert_eq!(
+        [behind, behind - 1, behind - 20].map(decoded),
+        [(false, Some((1, 2))), (true, Some((1, 2))), (true, None)]
+    );
+
     // an option of length 0, one that points out of the header: the segment is there all the same
     for lie in [[2, 0], [2, 200]] {
         let mut bytes = bytes.clone();

@@ -258,6 +258,8 @@ pub struct Unreachable {
     pub to: Addr,
     /// The ports of its sender and of its destination.
     pub ports: [u16; 2],
+    /// Bytes of the whole datagram with its IP header, as that says.
+    pub length: u32,
     /// The queue pair that it goes to, if it is RoCE version 2 and quoted so far.
     pub queue_pair: Option<u32>,
 }
@@ -279,7 +281,9 @@ pub fn unreachable(i: &[u8]) -> Option<Unreachable> {
     };
     let inner = i.get(8..).filter(|inner| inner.first().is_some_and(|b| b >> 4 == 4))?;
     let header = usize::from(inner[0] & 0xf) * 4;
-    undelivered(reason, *inner.get(9)?, Addr::V4(*inner.get(16..)?.first_chunk()?), inner.get(header..)?)
+    let length = u16::from_be_bytes(*inner.get(2..)?.first_chunk()?).into();
+    let to = Addr::V4(*inner.get(16..)?.first_chunk()?);
+    undelivered(reason, *inner.get(9)?, to, length, inner.get(header..)?)
 }
 
 /// The same of an ICMPv6 message (RFC 4443 3).
@@ -296,16 +300,17 @@ pub fn unreachable_v6(i: &[u8]) -> Option<Unreachable> {
         _ => return None,
     };
     let inner = i.get(8..).filter(|inner| inner.first().is_some_and(|b| b >> 4 == 6))?;
-    undelivered(reason, *inner.get(6)?, Addr::V6(*inner.get(24..)?.first_chunk()?), inner.get(40..)?)
+    let length = 40 + u32::from(u16::from_be_bytes(*inner.get(4..)?.first_chunk()?));
+    undelivered(reason, *inner.get(6)?, Addr::V6(*inner.get(24..)?.first_chunk()?), length, inner.get(40..)?)
 }
 
-fn undelivered(reason: Reason, protocol: u8, to: Addr, header: &[u8]) -> Option<Unreachable> {
+fn undelivered(reason: Reason, protocol: u8, to: Addr, length: u32, header: &[u8]) -> Option<Unreachable> {
     let [a, b, c, d] = *header.first_chunk()?;
     let ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
     // a BTH behind the UDP header, the second word of which is the queue pair
     let bth = header.get(13..16).filter(|_| protocol == 17 && ports[1] == udp::ROCE_V2);
     let queue_pair = bth.map(|qp| u32::from_be_bytes([0, qp[0], qp[1], qp[2]]));
-    matches!(protocol, 6 | 17).then_some(Unreachable { reason, protocol, to, ports, queue_pair })
+    matches!(protocol, 6 | 17).then_some(Unreachable { reason, protocol, to, ports, length, queue_pair })
 }
 
 #[cfg(test)]
@@ -318,7 +323,7 @@ mod tests {
             alloc::vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];
         message.extend_from_slice(&[0xc0, 0, 0x12, 0xb7]);
         let (to, ports) = (Addr::V4([192, 0, 2, 1]), [0xc000, 4791]);
-        let told = Unreachable { reason: Reason::NoPort, protocol: 17, to, ports, queue_pair: None };
+        let told = Unreachable { reason: Reason::NoPort, protocol: 17, to, ports, length: 40, queue_pair: None };
         assert_eq!(unreachable(&message), Some(told));
         message.extend_from_slice(&[0, 8, 0, 0, 4, 0, 0xff, 0xff, 0, 0, 1, 0x11]);
         assert_eq!(unreachable(&message).and_then(|told| told.queue_pair), Some(0x111));
@@ -335,8 +340,8 @@ mod tests {
         assert_eq!([reason(8, 0, 0), reason(11, 1, 0)], [None; 2], "an echo, and a reassembly");
         let mut six = alloc::vec![0; 52];
         (six[0], six[1], six[8], six[14], six[47], six[50], six[51]) = (1, 4, 0x60, 6, 1, 1, 0xbd);
-        let told = unreachable_v6(&six).map(|u| (u.reason, u.protocol, u.ports));
-        assert_eq!(told, Some((Reason::NoPort, 6, [0, 445])));
+        let told = unreachable_v6(&six).map(|u| (u.reason, u.protocol, u.ports, u.length));
+        assert_eq!(told, Some((Reason::NoPort, 6, [0, 445], 40)));
         assert_eq!(unreachable_v6(&six[..51]), None);
         (six[0], six[6]) = (2, 5);
         assert_eq!(unreachable_v6(&six).map(|u| u.reason), Some(Reason::TooLarge(0x0500)));

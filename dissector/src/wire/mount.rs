@@ -99,7 +99,7 @@ pub fn decode<'a, T: Trace, V: Visit<'a>>(
             }
             (Procedure::MNT, false) => {
                 let status = Status(x.u32(f::STATUS)?);
-                visitor.mounted(status);
+                visitor.answered(status.0);
                 if T::ON && status != Status::OK {
                     x.t.info(format_args!("Error: {status}"));
                 }

@@ -3,7 +3,7 @@
 
 use crate::field::Def;
 use crate::trace::Trace;
-use crate::wire::nfs::{end, handle, handle_v2, trace_handle, v3};
+use crate::wire::nfs::{Visit, end, handle, handle_v2, trace_handle, v3};
 use crate::wire::rpc::{self, Memo};
 use crate::wire::xdr::{self, Read, Xdr};
 
@@ -74,7 +74,12 @@ const PERM_BITS: &[Def] = &[f::PERM_READ, f::PERM_WRITE, f::PERM_EXEC];
 ///
 /// # Errors
 /// The bytes cannot be decoded; the observer has been notified.
-pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read<()> {
+pub fn decode<'a, T: Trace, V: Visit<'a>>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    memo: &Memo,
+    visitor: &mut V,
+) -> Read<()> {
     x.t.protocol("NFSACL");
     x.scope(f::PROTOCOL, |x| {
         let (procedure, v3) = (Procedure(memo.procedure), memo.version == 3);
@@ -98,6 +103,7 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
             return end(x);
         }
         let status = v3::status(x)?.0;
+        visitor.answered(status);
         // version 2 has attributes only with success, and in the form of NFS 2: 68 bytes
         if v3 {
             v3::post_op(x, f::ATTRIBUTES)?;
@@ -146,12 +152,12 @@ mod tests {
         let memo = Memo::new(Program::NFSACL, version, procedure.0);
         let mut tree = Tree::new();
         tree.begin(bytes);
-        decode(&mut Xdr::new(&Stream::whole(bytes), &mut tree), call, &memo).unwrap();
+        decode(&mut Xdr::new(&Stream::whole(bytes), &mut tree), call, &memo, &mut ()).unwrap();
         assert!(tree.faults.is_empty());
         assert_eq!(tree.all(xdr::f::UNDECODED.name).count(), 0, "{procedure}");
         for n in 0..bytes.len() {
             assert!(
-                decode(&mut Xdr::new(&Stream::whole(&bytes[..n]), &mut Off), call, &memo).is_err(),
+                decode(&mut Xdr::new(&Stream::whole(&bytes[..n]), &mut Off), call, &memo, &mut ()).is_err(),
                 "{procedure} {n}"
             );
         }

@@ -12,6 +12,7 @@
 //! decodes a whole message down to NFS and its companions; [`parse`] decodes the header alone.
 
 use crate::fault::{Fault, PResult, fault_of};
+use crate::field::Def;
 use crate::header::Vec;
 use crate::leaf;
 use crate::trace::{Off, Trace, Value, scope};
@@ -482,6 +483,8 @@ pub struct Decoded<'a> {
     pub unread: Option<u32>,
     /// True if a write chunk that has bytes belongs to none of the items that were read.
     pub is_unmatched: bool,
+    /// A boolean of its arguments or results that is neither 0 nor 1, and its value: the first.
+    pub odd: Option<(Def, u32)>,
 }
 
 /// Decodes a whole RPC message: its header, and arguments or results of the programs known here (NFS, its callback
@@ -527,11 +530,11 @@ pub fn decode<'a, T: Trace, V: Visit<'a>>(
         if !x.i.is_empty() {
             x.rest(f::UNKNOWN_BODY);
         }
-        return Ok(Decoded { message, rest: x.i, fault: None, unread: None, is_unmatched: false });
+        return Ok(Decoded { message, rest: x.i, fault: None, unread: None, is_unmatched: false, odd: None });
     };
     let fault = body(&mut x, call, &memo, visitor).err();
     let rest = if fault.is_none() { x.i } else { &[] };
-    Ok(Decoded { message, rest, fault, unread: x.unread(), is_unmatched: x.is_unmatched() })
+    Ok(Decoded { message, rest, fault, unread: x.unread(), is_unmatched: x.is_unmatched(), odd: x.odd() })
 }
 
 /// Arguments or results, out of their RPCSEC_GSS wrapping.

@@ -298,6 +298,24 @@ impl<'a> RpcRdma<'a> {
         self.fixed.proc == Proc::NOMSG.0
     }
 
+    /// The first word of its lists that says if something follows, and is neither 0 nor 1 (RFC 4506 4.4, 4.19).
+    /// `message` is the Send that it was decoded from.
+    pub fn odd_word(&self, message: &[u8]) -> Option<u32> {
+        let word = |bytes: &[u8]| bytes.first_chunk().map(|word| u32::from_be_bytes(*word));
+        let reads = self.reads.bytes.chunks_exact(Reads::ELEMENT).filter_map(word);
+        let mut left = self.writes.bytes;
+        let writes = self.writes.iter().filter_map(|chunk| {
+            let more = word(left);
+            left = left.get(8 + chunk.bytes.len()..)?;
+            more
+        });
+        let lists = Fixed::LEN + self.padding.map_or(0, |_| Padding::LEN);
+        // behind each list stands a 0
+        let reply = lists + self.reads.bytes.len() + 4 + self.writes.bytes.len() + 4;
+        let reply = self.reply.and_then(|_| word(message.get(reply..)?));
+        reads.chain(writes).chain(reply).find(|word| *word > 1)
+    }
+
     /// Decodes the header of a Send in a protocol subtree of its own. The rest is the payload stream, which is left to
     /// the caller. Of another version, errors apart, and of unknown message types, only the four fixed words are
     /// decoded, and the bytes behind them are the payload.

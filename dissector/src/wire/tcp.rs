@@ -111,6 +111,8 @@ pub struct Segment<'a> {
     pub sack_count: u8,
     /// TSval and TSecr of a timestamps option.
     pub timestamps: Option<(u32, u32)>,
+    /// True if the capture cut options off.
+    pub are_options_cut: bool,
     /// The payload, as far as it was captured.
     pub payload: &'a [u8],
     /// Its length on the wire.
@@ -248,6 +250,7 @@ fn body<'a, T: Trace>(at: &'a [u8], missing: u32, t: &mut T, out: &mut Option<Se
         let length = header_length - 20;
         let whole = rest.get(..length);
         let options = whole.unwrap_or(rest);
+        segment.are_options_cut = whole.is_none();
         scope(f::OPTIONS, options, t, |i, t| parse_options(i, t, segment))?;
         if whole.is_none() {
             return Fault::short(Some(f::OPTIONS), rest, length).fail();

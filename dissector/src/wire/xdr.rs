@@ -104,6 +104,8 @@ pub struct Xdr<'a, 'r, T: Trace> {
     /// Write chunks not yet matched. Empty in calls: there the write list is an offer.
     writes: Chunks<'a>,
     writes_passed: u32,
+    /// The first boolean that is neither 0 nor 1.
+    odd: Option<(Def, u32)>,
 }
 
 impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
@@ -123,6 +125,7 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
             reads_passed: 0,
             writes: Chunks::default(),
             writes_passed: 0,
+            odd: None,
         };
         x.next_read(1);
         x
@@ -281,10 +284,31 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
             Ok((rest, v)) => {
                 self.t.field(def, self.i, 4, Value::U((v != 0).into()));
                 self.i = rest;
-                Ok(v != 0)
+                Ok(self.is_true(def, v))
             }
             Err(_) => Err(Fault::short(Some(def), self.i, 4)),
         }
+    }
+
+    /// The same, shown as the number that it is.
+    #[inline]
+    pub fn bool_number(&mut self, def: Def) -> Read<bool> {
+        let v = self.u32(def)?;
+        Ok(self.is_true(def, v))
+    }
+
+    /// Takes note of a value that a boolean does not have (RFC 4506 4.3, 4.4).
+    #[inline]
+    fn is_true(&mut self, def: Def, v: u32) -> bool {
+        if v > 1 {
+            self.odd.get_or_insert((def, v));
+        }
+        v != 0
+    }
+
+    /// The first boolean so far that is neither 0 nor 1, and its value.
+    pub const fn odd(&self) -> Option<(Def, u32)> {
+        self.odd
     }
 
     /// A word of flags, with its bits below it.
@@ -529,6 +553,16 @@ mod tests {
             let stream = Stream::whole(&bytes[..n]);
             assert!(Xdr::new(&stream, &mut Off).opaque(toy::NAME).is_err());
         }
+    }
+
+    #[test]
+    fn a_boolean_that_is_neither_0_nor_1_is_true_and_remembered() {
+        let bytes = words(&[0, 1, 3, 2]);
+        let mut off = Off;
+        let mut x = Xdr::new(&Stream::whole(&bytes), &mut off);
+        assert_eq!((x.bool(toy::WORD).unwrap(), x.bool_number(toy::WORD).unwrap(), x.odd()), (false, true, None));
+        assert!(x.bool_number(toy::WORD).unwrap() && x.bool(toy::WORD).unwrap());
+        assert_eq!(x.odd().map(|(def, value)| (def.name, value)), Some(("toy.word", 3)), "the first");
     }
 
     #[test]

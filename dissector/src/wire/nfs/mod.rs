@@ -133,9 +133,9 @@ pub trait Visit<'a> {
     #[inline]
     fn mapping(&mut self, _: &portmap::Mapping<'a>) {}
 
-    /// MOUNT answered MNT with this status.
+    /// A program beside NFS answered with this status: MOUNT to MNT, or NFSACL.
     #[inline]
-    fn mounted(&mut self, _: mount::Status) {}
+    fn answered(&mut self, _status: u32) {}
 
     /// A compound of so many results ended with this status.
     #[inline]
@@ -205,7 +205,7 @@ pub(crate) fn program<'a, T: Trace, V: Visit<'a>>(
         (Program::MOUNT, 1..=3) => mount::decode(x, call, memo, visitor),
         (Program::NLM, 1..=4) => nlm::decode(x, call, memo),
         (Program::PORTMAP, 2..=4) => portmap::decode(x, call, memo, visitor),
-        (Program::NFSACL, 2 | 3) => nfsacl::decode(x, call, memo),
+        (Program::NFSACL, 2 | 3) => nfsacl::decode(x, call, memo, visitor),
         _ => {
             if !x.i.is_empty() {
                 x.rest(rpc::f::UNKNOWN_BODY);

@@ -603,7 +603,7 @@ fn listed<T: Trace>(x: &mut Xdr<'_, '_, T>, entries: u32) -> Read<()> {
     if T::ON {
         x.t.info(format_args!("{entries} entries"));
     }
-    x.u32(f::READDIR_EOF).map(drop)
+    x.bool_number(f::READDIR_EOF).map(drop)
 }
 
 fn file<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, node: Def, op: &mut Op<'a>) -> Read<()> {

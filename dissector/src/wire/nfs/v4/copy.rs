@@ -168,7 +168,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
             x.list(f::OFFLOADS, |x, _| x.u32(f::OFFLOAD_STATUS).map(drop))?;
         }
         O::READ_PLUS => {
-            let mut io = Io { eof: x.u32(file_f::EOF)? != 0, ..Io::default() };
+            let mut io = Io { eof: x.bool_number(file_f::EOF)?, ..Io::default() };
             op.io = Some(io);
             x.list(xdr::f::COUNT, |x, _| {
                 x.scope(f::CONTENT, |x| {
@@ -186,7 +186,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
             op.io = Some(io);
         }
         O::SEEK => {
-            x.u32(file_f::EOF)?;
+            x.bool_number(file_f::EOF)?;
             x.u64(super::f::OFFSET)?;
         }
         O::WRITE_SAME => write_response(x)?,
@@ -195,7 +195,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
         O::LISTXATTRS => {
             x.u64(f::LIST_COOKIE)?;
             x.list(f::LIST_NAMES, |x, _| x.opaque(f::XATTR_KEY).map(drop))?;
-            x.u32(f::LIST_EOF)?;
+            x.bool_number(f::LIST_EOF)?;
         }
         _ => {}
     }

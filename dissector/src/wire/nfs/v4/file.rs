@@ -342,7 +342,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
             delegation(x)?;
         }
         O::READ => {
-            let eof = x.u32(f::EOF)? != 0;
+            let eof = x.bool_number(f::EOF)?;
             length(x, f::READ_LENGTH);
             op.io = Some(Io { eof, ..Io::default() });
             let data = x.eligible(super::f::DATA)?;

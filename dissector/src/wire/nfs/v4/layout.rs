@@ -217,7 +217,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
             x.u64(f::COOKIE)?;
             x.u64(f::COOKIE_VERF)?;
             x.list(f::DEVICES_MAX, |x, _| x.fixed(f::DEVICEID, 16).map(drop))?;
-            x.u32(f::EOF)?;
+            x.bool_number(f::EOF)?;
         }
         (O::LAYOUTCOMMIT, Status::OK) => {
             let new = x.bool(f::NEWSIZE)?;
