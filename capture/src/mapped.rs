@@ -592,7 +592,7 @@ impl Source for MappedSource {
     }
 
     #[inline]
-    fn run(&mut self, each: &mut impl FnMut(&Record<'_>)) {
+    fn run(&mut self, each: &mut impl FnMut(&Record<'_>) -> bool) {
         // a walk over the map has more to do at each record
         let Some(read) = self.read.as_ref().filter(|_| !self.cursor.done) else { return };
         let begin = self.cursor.at;
@@ -603,7 +603,9 @@ impl Source for MappedSource {
             match self.cursor.walker.step(rest, offset) {
                 Ok(Step::Packet(span)) => {
                     at += span.len as usize;
-                    each(&span.record(rest, offset));
+                    if !each(&span.record(rest, offset)) {
+                        break;
+                    }
                 }
                 Ok(Step::Other { len }) => {
                     self.cursor.at = begin + at;

@@ -219,7 +219,7 @@ impl Source for Capture {
     }
 
     #[inline]
-    fn run(&mut self, each: &mut impl FnMut(&Record<'_>)) {
+    fn run(&mut self, each: &mut impl FnMut(&Record<'_>) -> bool) {
         if let Capture::Mapped(source) = self {
             source.run(each);
         }

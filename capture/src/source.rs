@@ -21,9 +21,10 @@ pub trait Source {
     }
 
     /// Hands out the frames behind the current one that are in memory already, without changing what else this says:
-    /// the metadata, and of several files, which one it is. There may well be none. Goes on with [`Source::advance`].
+    /// the metadata, and of several files, which one it is. There may well be none. Ends early where `each` returns
+    /// false. Goes on with [`Source::advance`].
     #[inline]
-    fn run(&mut self, _each: &mut impl FnMut(&Record<'_>))
+    fn run(&mut self, _each: &mut impl FnMut(&Record<'_>) -> bool)
     where
         Self: Sized,
     {

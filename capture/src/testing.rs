@@ -91,7 +91,10 @@ fn in_runs(file: &Arc<CaptureFile>, piece: usize, head: usize) -> (Vec<Owned>, O
             Err(e) => error = Some(e.to_string()),
         }
         let (metadata, before) = (source.metadata().revision, records.len());
-        source.run(&mut |record| records.push(Owned::from(*record)));
+        source.run(&mut |record| {
+            records.push(Owned::from(*record));
+            true
+        });
         assert!(records.len() == before || source.record() == Record::EMPTY, "no frame is handed out twice");
         assert!(error.is_none() || records.len() == before, "nothing follows an error");
         assert!(source.metadata().revision >= metadata);
