@@ -12,6 +12,7 @@
 //!
 //! RFC 2474, RFC 3168, RFC 7323; IEEE 802.1Q 36 (priority flow control); InfiniBand volume 1 and annex A17 (RoCEv2).
 
+use crate::episodes::{Cause, Kind, Sum};
 use crate::finding::{Blame, Certainty, Finding, Rule, Site};
 use crate::marking::{CNP_PACE, CNP_TIME, Direction, Gid};
 use crate::op::At;
@@ -277,12 +278,21 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
     }
 }
 
+/// ns for which a pause held a direction up, from which on that is no chance.
+const STOPPED: i64 = 1_000_000;
+
 /// Checks that flow control protects the class of a direction, that of `whose`.
 fn class(findings: &mut Findings<'_>, around: &Around<'_>, direction: &Direction, whose: &dyn fmt::Display) {
     let c = findings.c;
     let Some((class, tagged)) = direction.class().filter(|_| direction.packets >= ENOUGH) else { return };
     let dscp = direction.dscp.usual().unwrap_or(0);
     let how = if tagged { String::from("by its VLAN tag") } else { format!("by its DSCP {dscp}") };
+    // a pause that held it up shows that its sender has it in another class than its DSCP seems to say
+    let is_stopped =
+        |sum: &Sum| (sum.kind, sum.cause) == (Kind::Pause, Cause::PriorityUnknown) && sum.lasted >= STOPPED;
+    if !tagged && c.episodes.sums.iter().any(is_stopped) {
+        return;
+    }
     if !around.paused.is_empty() && !around.paused.contains(&class) {
         let list = classes(&around.paused);
         let text = format!("RoCE of {whose} is in class {class} {how}; pause frames are seen for {list} only");
@@ -880,6 +890,25 @@ mod tests {
         let tagged = with(in_class(26, 1000), |d| d.priority.add(5, 1000));
         let text = "RoCE of both ends is in class 5 by its VLAN tag; pause frames are seen for class 3 only";
         assert_eq!(found(tagged)[0].3, text);
+        // a pause that holds packets up without a priority shows that they are in its class
+        let stopped = |lasted| {
+            let (kind, cause, first) = (Kind::Pause, Cause::PriorityUnknown, At::default());
+            let mut c = in_class(32, ENOUGH);
+            c.episodes.sums.push(Sum {
+                kind,
+                cause,
+                by: None,
+                count: 1,
+                lasted,
+                cost: 0,
+                packets: 0,
+                repeated: 0,
+                first,
+                last: first,
+            });
+            c
+        };
+        assert_eq!((found(stopped(STOPPED)), found(stopped(STOPPED - 1))), (alloc::vec![], class));
         // each end by itself where they differ
         let apart = server(in_class(32, 1000), |d| d.priority.add(6, 1000));
         let whose: Vec<String> = found(apart).into_iter().filter(|f| f.0 == Rule::RcClass).map(|f| f.3).collect();

@@ -1,5 +1,6 @@
 //! State that all connections of an analysis share: options, findings, counters, and the listener.
 
+use crate::breaks::{BREAKS_MAX, Break, Breaks, Freed, OVER, RELEASED_WITHIN, Waited, Waiter, is_same};
 use crate::exchange::Exchange;
 use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
 use crate::keys::Keyring;
@@ -8,7 +9,7 @@ use crate::notes::{Broken, FrameNotes};
 use crate::op::At;
 use crate::sink::{Parts, Sink};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -95,6 +96,10 @@ pub struct Env<S: ?Sized = dyn Sink> {
     releases: VecDeque<Release>,
     /// True if a request waited for something that its own connection does not show.
     waits: bool,
+    /// Oplocks and leases that servers asked for, on any connection.
+    breaks: Breaks,
+    /// How they tie connections together.
+    asked_back: AskedBack,
     /// Room for exchanges to come: that of some which are done.
     #[expect(clippy::vec_box, reason = "the exchange does not move between owners")]
     spare: Vec<Box<Exchange>>,
@@ -102,8 +107,6 @@ pub struct Env<S: ?Sized = dyn Sink> {
     pub sink: S,
 }
 
-/// ns within which a server answers a request that waited for a lock or for a lease, once it may.
-pub(crate) const RELEASED_WITHIN: i64 = 50_000_000;
 /// Requests after which others may go on that are remembered.
 const RELEASES_MAX: usize = 64;
 
@@ -119,14 +122,49 @@ pub(crate) struct Release {
     pub server: Addr,
     /// Of which file.
     pub file: Option<Arc<str>>,
-    /// True if it does not name its file.
-    pub of_any: bool,
+    /// What it gives back.
+    pub freed: Freed,
     /// Time of the request.
     pub at: At,
 }
 
 /// Exchanges whose room is kept at most.
 const SPARE_MAX: usize = 64;
+
+/// Servers that asked for an oplock or a lease, and those of requests that may have waited for one of another connection,
+/// each with the span of time, in ns, in which that matters.
+#[derive(Clone, Debug, Default)]
+struct AskedBack {
+    servers: BTreeMap<Addr, (i64, i64)>,
+    waiting: BTreeMap<Addr, (i64, i64)>,
+    /// How often one was asked for.
+    count: usize,
+}
+
+impl AskedBack {
+    /// Takes in that of another part of the capture. Returns true if neither part has a request that may have waited for
+    /// something of the other one.
+    fn join(&mut self, part: Self) -> bool {
+        let is_apart = are_apart(&self.servers, &part.waiting) && are_apart(&self.waiting, &part.servers);
+        part.servers.into_iter().for_each(|(server, span)| widen(&mut self.servers, server, span));
+        part.waiting.into_iter().for_each(|(server, span)| widen(&mut self.waiting, server, span));
+        self.count += part.count;
+        // of more, one part remembers others than both
+        is_apart && (self.count <= BREAKS_MAX || self.waiting.is_empty())
+    }
+}
+
+/// Adds a span of time to that of a server.
+fn widen(spans: &mut BTreeMap<Addr, (i64, i64)>, server: Addr, (from, to): (i64, i64)) {
+    let span = spans.entry(server).or_insert((from, to));
+    *span = (span.0.min(from), span.1.max(to));
+}
+
+/// True if no server has spans in both that overlap.
+fn are_apart(one: &BTreeMap<Addr, (i64, i64)>, other: &BTreeMap<Addr, (i64, i64)>) -> bool {
+    let overlaps = |(from, to): (i64, i64), server| other.get(server).is_some_and(|(a, b)| from <= *b && *a <= to);
+    !one.iter().any(|(server, span)| overlaps(*span, server))
+}
 
 /// Connections that are remembered as out of order, at most.
 const WEAKENED_MAX: usize = 1 << 16;
@@ -150,6 +188,8 @@ impl<S: Sink> Env<S> {
             weakened: BTreeSet::new(),
             releases: VecDeque::new(),
             waits: false,
+            breaks: Breaks::default(),
+            asked_back: AskedBack::default(),
             spare: Vec::new(),
             sink,
         }
@@ -178,9 +218,12 @@ impl<S: Sink> Env<S> {
             weakened,
             releases: _,
             waits,
+            breaks: _,
+            asked_back,
             spare: _,
         } = part;
         self.waits |= waits;
+        let are_apart = self.asked_back.join(asked_back);
         self.weakened.extend(weakened);
         self.now = self.now.max(now);
         self.lost_by_capture += lost_by_capture;
@@ -208,7 +251,7 @@ impl<S: Sink> Env<S> {
             && self.sessions.len() <= SESSIONS_MAX
             && self.sessions.iter().all(|s| s.connections.len() <= CHANNELS_MAX);
         // a request may have waited for another one, on a connection that the other part has
-        self.findings.join(findings) && self.sink.join(sink) && has_room && !self.waits
+        self.findings.join(findings) && self.sink.join(sink) && has_room && !self.waits && are_apart
     }
 }
 
@@ -234,24 +277,47 @@ impl Env {
         self.releases.push_back(release);
     }
 
-    /// The request of another connection after which one went on that `server` had put off since `asked`, and answered
-    /// at `reply`.
-    pub(crate) fn released(
-        &mut self,
-        connection: u32,
-        server: Addr,
-        file: Option<&str>,
-        asked: At,
-        reply: At,
-    ) -> Option<u64> {
+    /// The request of another connection after which one went on that its server had put off, and answered at `reply`. It
+    /// may wait for a lock of a `range`.
+    pub(crate) fn released(&mut self, waiter: &Waiter<'_>, range: Option<(u64, u64)>, reply: At) -> Option<u64> {
         self.waits = true;
         let is_its = |r: &&Release| {
-            r.connection != connection
-                && r.server == server
-                && (r.of_any || file.is_some() && r.file.as_deref() == file)
+            r.connection != waiter.connection
+                && Some(r.server) == waiter.server
+                && r.freed.lets(is_same(r.file.as_deref(), waiter.file), waiter.asked, range)
         };
-        let is_prompt = |r: &&Release| r.at > asked && (0..=RELEASED_WITHIN).contains(&reply.since(r.at));
+        let is_prompt = |r: &&Release| r.at > waiter.asked && (0..=RELEASED_WITHIN).contains(&reply.since(r.at));
         self.releases.iter().rev().filter(is_its).find(is_prompt).map(|r| r.exchange)
+    }
+
+    /// A server asks for an oplock or a lease.
+    pub(crate) fn ask_back(&mut self, new: Break) {
+        self.asked_back.count += 1;
+        if let Some(server) = new.server {
+            widen(&mut self.asked_back.servers, server, (new.asked.time, new.asked.time.saturating_add(OVER)));
+        }
+        self.breaks.ask(new);
+    }
+
+    /// The breaks of all connections.
+    pub(crate) fn breaks(&mut self) -> &mut Breaks {
+        &mut self.breaks
+    }
+
+    /// True if a request may have waited for an oplock or a lease. If it took [`breaks::SHARED_LEAST`](crate::breaks::SHARED_LEAST), that may be one of another
+    /// connection of its `server`.
+    #[inline]
+    pub(crate) fn may_have_waited(&mut self, asked: At, reply: At, server: Option<Addr>) -> bool {
+        if let Some(server) = server {
+            widen(&mut self.asked_back.waiting, server, (asked.time, reply.time));
+        }
+        self.breaks.may_hold_up(asked)
+    }
+
+    /// Time for which a request waited for what clients hold.
+    #[cold]
+    pub(crate) fn held_up(&mut self, waiter: &Waiter<'_>, reply: At) -> Waited {
+        self.breaks.waited(waiter, reply)
     }
 
     /// The frame at hand was understood up to `layer`.

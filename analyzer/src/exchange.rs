@@ -83,8 +83,16 @@ const REFUSED: u32 = 0x8000_0000;
 const UNAUTHENTICATED: u32 = REFUSED | 0x100;
 
 /// Names of RFC 5531 9 for calls that were not executed, by what is added to [`REFUSED`], from 1 on.
-const REFUSALS: [&str; 7] =
-    ["PROG_UNAVAIL", "PROG_MISMATCH", "PROC_UNAVAIL", "GARBAGE_ARGS", "SYSTEM_ERR", "RPC_MISMATCH", "denied"];
+const REFUSALS: [&str; 8] = [
+    "PROG_UNAVAIL",
+    "PROG_MISMATCH",
+    "PROC_UNAVAIL",
+    "GARBAGE_ARGS",
+    "SYSTEM_ERR",
+    "RPC_MISMATCH",
+    "denied",
+    "neither accepted nor denied",
+];
 /// The same for `auth_stat`.
 const AUTH_ERRORS: [&str; 15] = [
     "AUTH_ERROR",
@@ -184,7 +192,8 @@ impl Status {
             Outcome::RpcMismatch(..) => REFUSED | 6,
             Outcome::AuthError(state) if state.0 < AUTH_ERRORS.len() as u32 => UNAUTHENTICATED | state.0,
             Outcome::AuthError(_) => UNAUTHENTICATED,
-            Outcome::Failed(_) | Outcome::Denied(_) | Outcome::Unknown(_) => REFUSED | 7,
+            Outcome::Failed(_) | Outcome::Denied(_) => REFUSED | 7,
+            Outcome::Unknown(_) => REFUSED | 8,
         })
     }
 
@@ -203,6 +212,11 @@ impl Status {
             Self::JUKEBOX => Some(nfs::v3::Status::JUKEBOX.0),
             Self(_, code) => Some(code),
         }
+    }
+
+    /// True if the server could not execute the call for lack of something of its own: SYSTEM_ERR (RFC 5531 9).
+    pub const fn is_system_error(self) -> bool {
+        matches!(self, Self(Family::Rpc, SYSTEM_ERR))
     }
 
     /// True if it means damage: storage that failed or is full, or a message that the peer could not make sense of.
@@ -379,6 +393,8 @@ pub struct Exchange {
     pub payload_holes: Option<u64>,
     /// True if it is a part of a compound behind the first one: it waited together with that.
     pub is_related: bool,
+    /// Time of the reply to the request before it in its compound, if that came first: until then, it waited for that one.
+    pub turn: Option<At>,
     /// In a list of the slowest: further parts of its compound that the same reply answered, which the list leaves out.
     pub compounded: u32,
     /// The last frame of the reply as it was first seen, if the client took a later copy: [`Exchange::reply_end`].
@@ -389,7 +405,8 @@ pub struct Exchange {
     pub time: Time,
     /// The longest wait, apart from its own server.
     pub behind: Option<Behind>,
-    /// Time in which the client kept a delegation that the server had asked for in the meantime, in ns.
+    /// Time in which a client kept a delegation, an oplock or a lease that the server had asked for in the meantime, in
+    /// ns.
     pub recalled: i64,
     /// The same of one of a file that may be another, in ns.
     pub perhaps_recalled: i64,
@@ -446,6 +463,7 @@ impl Exchange {
             sha256: None,
             payload_holes: None,
             is_related: false,
+            turn: None,
             compounded: 0,
             reply_seen: None,
             sequence: None,
@@ -476,6 +494,13 @@ impl Exchange {
     /// From the first frame of the request to the last frame of the reply, in ns.
     pub fn latency(&self) -> Option<i64> {
         self.reply_end.map(|end| end.since(self.request))
+    }
+
+    /// The same without the time in which it waited for the request before it in its compound (\[MS-SMB2\]
+    /// 3.3.5.2.7).
+    pub fn own_latency(&self) -> Option<i64> {
+        let waited = self.turn.map_or(0, |turn| turn.since(self.request).max(0));
+        self.latency().map(|latency| latency.saturating_sub(waited))
     }
 
     /// An RDMA operation of its server begins.
@@ -593,6 +618,7 @@ stored!(Exchange {
     sha256,
     payload_holes,
     is_related,
+    turn,
     compounded,
     reply_seen,
     sequence,
@@ -696,6 +722,7 @@ mod tests {
             (Outcome::AuthError(AuthState(14)), "RPCSEC_GSS_CTXPROBLEM"),
             (Outcome::AuthError(AuthState(1000)), "AUTH_ERROR"),
             (Outcome::Denied(9), "denied"),
+            (Outcome::Unknown(2), "neither accepted nor denied"),
         ] {
             let status = Status(Family::Rpc, Status::of_refusal(outcome).expect("it was refused"));
             assert_eq!((status.to_string().as_str(), status.number()), (name, None), "{outcome:?}");

@@ -6,6 +6,7 @@
 //!                           WRITE   9 failed, none worked                       told, with the status
 //!                           READ    5 worked, the last 60 failed                told, from the first of the 60 on
 //!                           any     none worked since, the session is unknown   told once, for all commands
+//!                           READ    session unknown, others worked after them   works: it was set up again
 //! ```
 //!
 //! Requests of all connections between two hosts are looked at together: a session shares them out. \[MS-SMB2\] 2.2.2;
@@ -133,6 +134,34 @@ impl Hosts<'_> {
         names.iter().filter_map(|command| self.told(Some(command), &self.run(&|name| name == *command)?)).collect()
     }
 
+    /// True if a client of SMB2 set up again what a server no longer knew when the run ended (\[MS-SMB2\] 3.2.5.1.6):
+    /// what was under way failed together, and requests for files worked after it. That a logon or a share was accepted
+    /// does not tell; nor does anything tell of the handles that were lost.
+    fn is_set_up_again(&self, run: &Run) -> bool {
+        /// ns within which requests fail that were under way: who goes on asking has not noticed.
+        const TOGETHER: i64 = 1_000_000_000;
+        let is_told = |code: u32| {
+            // STATUS_INVALID_HANDLE, STATUS_FILE_INVALID, STATUS_FILE_CLOSED
+            !matches!(code, 0xc000_0008 | 0xc000_0098 | 0xc000_0128)
+        };
+        let is_lost = run.sum.status.is_some_and(|status| {
+            let Status(family, code) = status;
+            family == Family::Smb2 && status.failing() == Failing::Lost && is_told(code)
+        });
+        if !is_lost || run.sum.span.1.since(run.sum.span.0) > TOGETHER {
+            return false;
+        }
+        let last = run.sum.span.1;
+        let rows = || self.connections.iter().flat_map(|c| &c.commands);
+        // who is refused in that has nothing but what it had beside it
+        let is_set_up = |name: &str| matches!(name, "SESSION_SETUP" | "TREE_CONNECT");
+        if rows().any(|row| is_set_up(row.name) && row.failing.count > 0 && row.failing.span.1 > last) {
+            return false;
+        }
+        let tells = |name: &str| WORK.contains(&name) || matches!(name, "QUERY_INFO" | "SET_INFO" | "FLUSH");
+        rows().filter(|row| tells(row.name)).filter_map(|row| row.worked).any(|worked| worked > last)
+    }
+
     /// The failures of some commands after which none of them worked.
     fn run(&self, of: &dyn Fn(&str) -> bool) -> Option<Run> {
         let rows = || self.connections.iter().flat_map(|c| c.commands.iter().map(move |row| (*c, row)));
@@ -153,7 +182,7 @@ impl Hosts<'_> {
             }
             run.sum.join(&row.failing);
         }
-        run
+        run.filter(|run| !self.is_set_up_again(run))
     }
 
     /// Requests of any kind that the server does not know any more, or refuses, if nothing else came of it.
@@ -322,8 +351,36 @@ mod tests {
         assert_eq!(told(core::slice::from_ref(&lost)), [], "the CLOSE in between worked");
         let lost = with(1, &[("READ", &[0, DELETED, DELETED]), ("WRITE", &[0, DELETED])]);
         assert_eq!(told(&[lost])[0].1, "The last 3 requests failed, from frame 1001 on: STATUS_USER_SESSION_DELETED");
-        let again = with(1, &[("READ", &[DELETED; 5]), ("CREATE", &[0; 6])]);
-        assert_eq!(told(&[again])[0].1, "All 5 READ requests failed: STATUS_USER_SESSION_DELETED", "others work");
+    }
+
+    /// \[MS-SMB2\] 3.2.5.1.6: the client sets up its session again, and goes on.
+    #[test]
+    fn what_was_set_up_again_did_not_fail_to_the_end() {
+        const EXPIRED: u32 = 0xc000_035c;
+        const NO_SHARE: u32 = 0xc000_00c9;
+        const CLOSED: u32 = 0xc000_0128;
+        for (status, after, is_told) in [
+            (DELETED, ("CREATE", &[0; 6][..]), false),
+            (EXPIRED, ("SESSION_SETUP", &[0; 6]), true),
+            (EXPIRED, ("WRITE", &[0; 6]), false),
+            (NO_SHARE, ("TREE_CONNECT", &[0; 6]), true),
+            (NO_SHARE, ("QUERY_INFO", &[0; 6]), false),
+            (DELETED, ("CREATE", &[0; 2]), true),
+            (EXPIRED, ("ECHO", &[0; 6]), true),
+            (CLOSED, ("WRITE", &[0; 6]), true),
+            (CLOSED, ("CREATE", &[0; 6]), true),
+            (DENIED, ("CREATE", &[0; 6]), true),
+        ] {
+            let found = told(&[with(1, &[("READ", &[status; 2]), after])]);
+            assert_eq!(!found.is_empty(), is_told, "{after:?} {found:?}");
+        }
+        let refused = with(1, &[("WRITE", &[NO_SHARE; 2]), ("TREE_CONNECT", &[0, 0, DENIED]), ("READ", &[0; 6])]);
+        assert_eq!(told(&[refused]).len(), 1);
+        let asked_on = with(1, &[("READ", &[DELETED; 5]), ("CREATE", &[0; 6])]);
+        assert_eq!(told(&[asked_on])[0].1, "All 5 READ requests failed: STATUS_USER_SESSION_DELETED");
+        // over another connection
+        let both = [with(1, &[("READ", &[DELETED])]), with(2, &[("QUERY_INFO", &[0])])];
+        assert_eq!(told(&both), []);
     }
 
     #[test]

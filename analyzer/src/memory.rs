@@ -78,6 +78,8 @@ pub struct Region {
     pub used: u64,
     /// True if the exchange ended as if all of its bytes had come, and they had not.
     pub awaited: bool,
+    /// True if the reply announced none of its bytes: no write is missing.
+    pub is_void: bool,
 }
 
 impl Region {
@@ -250,13 +252,17 @@ impl MemoryMap {
     }
 
     /// An exchange ended: its key is not to be used any more. Returns the region as it was before.
-    pub(crate) fn end(&mut self, at: At, owner: End, key: u32, exchange: u64) -> Option<Region> {
+    pub(crate) fn end(&mut self, at: At, owner: End, key: u32, exchange: u64, is_void: bool) -> Option<Region> {
         let others = self.others.get_mut(&(owner, key)).into_iter().flatten();
-        for other in others.filter(|r| r.exchange == exchange && r.state == State::Live) {
-            other.state = State::Ended(at);
+        for other in others.filter(|r| r.exchange == exchange) {
+            other.is_void = is_void;
+            if other.state == State::Live {
+                other.state = State::Ended(at);
+            }
         }
         let region = self.regions.get_mut(&(owner, key)).filter(|r| r.exchange == exchange)?;
         let before = *region;
+        region.is_void = is_void;
         if region.state == State::Live {
             region.state = State::Ended(at);
         }
@@ -357,17 +363,14 @@ impl Memory {
         }
         let (run, step) = self.map.predictable(owner);
         if run == PREDICTABLE_RUN {
-            cx.guess(
-                Rule::RdmaKeyPredictable,
-                owner,
-                format_args!("advertised {run} keys in a row each {step:#x} after the last"),
-            );
+            let text = format_args!("advertised {run} keys in a row each {step:#x} after the last");
+            cx.report(Rule::RdmaKeyPredictable, owner, Rests::FRAME, text);
         }
     }
 
     /// A reply ended the exchange that advertised a key.
-    pub fn end(&mut self, at: At, owner: End, key: u32, exchange: u64) {
-        self.map.end(at, owner, key, exchange);
+    pub fn end(&mut self, at: At, owner: End, key: u32, exchange: u64, is_void: bool) {
+        self.map.end(at, owner, key, exchange, is_void);
     }
 
     /// A peer's Send invalidated a key of `owner`, as it was asked to.
@@ -536,7 +539,7 @@ fn check(
     // the bytes that an invalidated key was for may be those that come now; then they are late, and not new
     let is_missing = |region: &Region| {
         let may_be = matches!(region.state, State::Ended(_)) || region.used <= region.length;
-        may_be && region.holds(address, length.into())
+        may_be && !region.is_void && region.holds(address, length.into())
     };
     // a message that was missed may have advertised the key again
     let rests = Rests::since(region.advertised);
@@ -598,6 +601,7 @@ mod tests {
             state: State::Live,
             used: 0,
             awaited: false,
+            is_void: false,
         }
     }
 
@@ -620,7 +624,7 @@ mod tests {
         let mut map = MemoryMap::default();
         assert!(map.advertise(End::A, 7, region(1)).is_none());
         assert!(map.advertise(End::A, 7, region(2)).is_some());
-        map.end(At::default(), End::A, 7, 2);
+        map.end(At::default(), End::A, 7, 2, false);
         assert!(map.advertise(End::A, 7, region(3)).is_none());
     }
 
@@ -641,7 +645,7 @@ mod tests {
             assert_eq!(exchange(0x20_0000), (Fit::Inside, Some((2, 0x20_0000))));
         }
         assert_eq!(exchange(0x5000).0, Fit::Outside);
-        map.end(At::default(), End::A, 7, 1);
+        map.end(At::default(), End::A, 7, 1, false);
         assert_eq!(map.touch(End::A, 7, 0x20_0000, 4096, Right::Write).0, Fit::Inside);
         assert_ne!(map.touch(End::A, 7, 0x9000, 4096, Right::Write).0, Fit::Inside);
         map.invalidate(At::default(), End::A, 7);

@@ -2,7 +2,7 @@
 //! breaks.
 
 use crate::exchange::{Exchange, Family};
-use crate::finding::{Blame, Certainty, Rule, Severity};
+use crate::finding::{Blame, Certainty, Finding, Findings, Rule, Severity};
 use crate::mirror;
 use crate::op::{At, End};
 use crate::pieces::Assembly;
@@ -167,15 +167,20 @@ pub struct InFrame {
     pub answer: Option<AnsweredRequest>,
 }
 
-/// Frame that answers a request, by the last frame of the request, and frame in which the message of a fragment became
-/// whole: found by a first pass over a capture for a second one.
+/// What a first pass over a capture found for a second one: the frame that answers a request, by the last frame of the
+/// request, the frame in which the message of a fragment became whole, and the findings by their frames.
 #[derive(Clone, Debug, Default)]
-pub struct Replies {
+pub struct FirstPass {
     by_request: HashMap<u64, Vec<(u64, Family, u64)>>,
     by_fragment: HashMap<u64, Vec<(Assembly, u64)>>,
+    findings: Vec<Broken>,
+    /// By frame, the places of its findings.
+    by_frame: HashMap<u64, Vec<usize>>,
+    /// Findings of which not all frames are known.
+    cut: Vec<(Rule, Blame)>,
 }
 
-impl Replies {
+impl FirstPass {
     /// An exchange that is complete.
     pub fn add(&mut self, exchange: &Exchange) {
         // the first copy of a reply is the one that is shown as one
@@ -196,6 +201,38 @@ impl Replies {
         }
     }
 
+    /// The findings of the finished analysis.
+    pub fn found(&mut self, findings: &Findings) {
+        for finding in findings.iter() {
+            let Finding { rule, severity, by, certainty, ref text, .. } = *finding;
+            for frame in finding.frames.iter() {
+                self.by_frame.entry(*frame).or_default().push(self.findings.len());
+            }
+            if finding.frames.omitted() > 0 {
+                self.cut.push((rule, by));
+            }
+            self.findings.push(Broken { rule, severity, by, certainty, text: text.clone() });
+        }
+    }
+
+    /// The findings of a frame; `broken` is what was found when the frame came, whose words are about this frame.
+    fn findings_of<'a>(&'a self, frame: u64, broken: &'a [Broken]) -> Vec<Broken> {
+        let same = |a: &Broken, b: &Broken| (a.rule, a.by) == (b.rule, b.by);
+        let places = self.by_frame.get(&frame).map_or(&[][..], Vec::as_slice);
+        let known: Vec<&Broken> = places.iter().filter_map(|place| self.findings.get(*place)).collect();
+        let mut all: Vec<Broken> = Vec::new();
+        for own in broken {
+            match known.iter().find(|known| same(known, own)) {
+                Some(known) => all.push(Broken { text: own.text.clone(), ..(*known).clone() }),
+                None if self.cut.contains(&(own.rule, own.by)) => all.push(own.clone()),
+                // the end of the capture took it back
+                None => {}
+            }
+        }
+        all.extend(known.into_iter().filter(|known| !broken.iter().any(|own| same(known, own))).cloned());
+        all
+    }
+
     /// By the number of the exchange, which both passes count alike.
     fn of(&self, frame: u64) -> &[(u64, Family, u64)] {
         self.by_request.get(&frame).map_or(&[], Vec::as_slice)
@@ -205,8 +242,8 @@ impl Replies {
 /// Facts about one frame.
 #[derive(Clone, Debug, Default)]
 pub struct FrameNotes {
-    /// Replies found by an earlier pass over the capture.
-    pub replies: Option<Arc<Replies>>,
+    /// What an earlier pass over the capture found.
+    pub first_pass: Option<Arc<FirstPass>>,
     layer: Layer,
     observed: Option<u64>,
     /// The exchanges that it belongs to: several if it carries a compound.
@@ -317,11 +354,13 @@ impl FrameNotes {
 
     /// Traces the results of the whole frame: its connection, its exchanges, and the rules that it breaks.
     pub fn trace<T: Trace>(&self, tunnel: Option<&Tunnel>, t: &mut T) {
-        let later = self.replies.as_ref().zip(self.observed);
-        for (what, frame) in later.and_then(|(replies, frame)| replies.by_fragment.get(&frame)).into_iter().flatten() {
+        let later = self.first_pass.as_ref().zip(self.observed);
+        let found = later.map(|(known, frame)| known.findings_of(frame, &self.broken));
+        let broken = found.as_deref().unwrap_or(&self.broken);
+        for (what, frame) in later.and_then(|(known, frame)| known.by_fragment.get(&frame)).into_iter().flatten() {
             t.field(what.reassembled_in(), &[], 0, Value::U(*frame));
         }
-        if self.place.is_none() && self.exchanges.is_empty() && self.broken.is_empty() && tunnel.is_none() {
+        if self.place.is_none() && self.exchanges.is_empty() && broken.is_empty() && tunnel.is_none() {
             return;
         }
         let at: &[u8] = &[];
@@ -337,7 +376,7 @@ impl FrameNotes {
             t.field(f::MIRROR_SESSION, at, 0, Value::U(tunnel.id.into()));
             t.field(f::MIRROR_TRUNCATED, at, 0, Value::U(tunnel.truncated.into()));
         }
-        let mut replies = later.map_or(&[][..], |(replies, frame)| replies.of(frame)).iter();
+        let mut replies = later.map_or(&[][..], |(known, frame)| known.of(frame)).iter();
         for exchange in &self.exchanges {
             t.field(f::EXCHANGE, at, 0, Value::U(exchange.exchange));
             if let Some((_, family, reply)) = replies.as_slice().first().filter(|(id, ..)| *id == exchange.exchange) {
@@ -364,7 +403,7 @@ impl FrameNotes {
                 }
             }
         }
-        for broken in &self.broken {
+        for broken in broken {
             let row = broken.rule.row();
             let (id, severity, section, by) = (row.id, broken.severity.name(), row.spec, broken.by.name());
             t.open(f::FINDING, at);

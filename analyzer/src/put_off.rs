@@ -1,4 +1,4 @@
-//! Findings about calls of NFS that the other side put off (see [`crate::delays`]), put together from all connections
+//! Findings about calls of NFS that the other side put off (see `delays`), put together from all connections
 //! between two hosts: the calls of one session go over any of them.
 
 use crate::delays::{Delayed, GIVES_UP};
@@ -30,13 +30,21 @@ const RECALL: &str = "The server waits for a delegation to be returned: it asked
 const RECALLED: &str = "The server was slow, or it waited for a delegation that it had asked this client for (see \
     CB_RECALL): the capture does not show of which file";
 
-/// Names the cause of calls that the server was slow to answer, or may have been while a delegation was recalled.
+/// The same of SMB2.
+const BROKEN: &str = "The server was slow, or it waited for a client to give back an oplock or a lease (see \
+    OPLOCK_BREAK): the capture does not show of which file";
+
+/// Names the cause of requests that the server was slow to answer, or may have been while a delegation was recalled, or
+/// an oplock or a lease.
 pub(crate) fn explain_slow(report: &mut Report) {
-    let in_doubt = |c: &&Connection| c.nfs.perhaps_recalled;
-    for id in report.connections.iter().filter(in_doubt).map(|c| Some(c.id)) {
-        let is_it = |f: &&Finding| (f.rule, f.connection, f.by) == (Rule::RpcSlow, id, Blame::Server);
-        if report.findings.iter().find(is_it).is_some_and(|f| f.certainty == Certainty::Guess) {
-            report.findings.because(Rule::RpcSlow, id, Blame::Server, Some(RECALLED));
+    for (rule, why) in [(Rule::RpcSlow, RECALLED), (Rule::Smb2Slow, BROKEN)] {
+        let in_doubt =
+            |c: &&Connection| if rule == Rule::RpcSlow { c.nfs.perhaps_recalled } else { c.smb.perhaps_recalled };
+        for id in report.connections.iter().filter(in_doubt).map(|c| Some(c.id)) {
+            let is_it = |f: &&Finding| (f.rule, f.connection, f.by) == (rule, id, Blame::Server);
+            if report.findings.iter().find(is_it).is_some_and(|f| f.certainty == Certainty::Guess) {
+                report.findings.because(rule, id, Blame::Server, Some(why));
+            }
         }
     }
 }
@@ -54,34 +62,62 @@ struct Sum<'r> {
 impl Sum<'_> {
     /// ns in which any of them was put off.
     fn lasted(&self) -> i64 {
-        let (mut lasted, mut until) = (0_i64, i64::MIN);
-        for call in &self.calls {
-            lasted = lasted.saturating_add(call.last.time.saturating_sub(call.first.time.max(until)).max(0));
-            until = until.max(call.last.time);
-        }
-        lasted
+        lasted(&self.calls)
     }
+}
+
+/// ns in which any of some calls was put off, which are in the order in which they began.
+fn lasted(calls: &[Delayed]) -> i64 {
+    let (mut lasted, mut until) = (0_i64, i64::MIN);
+    for call in calls {
+        lasted = lasted.saturating_add(call.last.time.saturating_sub(call.first.time.max(until)).max(0));
+        until = until.max(call.last.time);
+    }
+    lasted
+}
+
+/// Pairs of hosts, client first, between which calls were put off.
+fn pairs(connections: &[Connection]) -> Vec<[Addr; 2]> {
+    let mut pairs: Vec<[Addr; 2]> = Vec::new();
+    for pair in connections.iter().filter(|c| !c.delayed.is_empty()).map(hosts) {
+        if !pairs.contains(&pair) {
+            pairs.push(pair);
+        }
+    }
+    pairs
+}
+
+fn hosts(c: &Connection) -> [Addr; 2] {
+    [c.peers[0].address, c.peers[1].address]
 }
 
 /// Findings about the calls that were put off for long.
 pub(crate) fn findings(connections: &[Connection]) -> Vec<Finding> {
-    let hosts = |c: &Connection| [c.peers[0].address, c.peers[1].address];
-    let mut seen: Vec<[Addr; 2]> = Vec::new();
     let mut found = Vec::new();
-    for pair in connections.iter().filter(|c| !c.delayed.is_empty()).map(hosts) {
-        if !seen.contains(&pair) {
-            seen.push(pair);
-            let all: Vec<&Connection> = connections.iter().filter(|c| hosts(c) == pair).collect();
-            // the server of version 4.0 opens a connection of its own for callbacks
-            let back = connections.iter().filter(|c| hosts(c) == [pair[1], pair[0]]);
-            let around: Vec<&Connection> = all.iter().copied().chain(back).collect();
-            let mut sums = sums(&all);
-            sums.retain(|sum| sum.lasted() >= LONG);
-            sums.sort_by_key(|sum| Reverse(sum.lasted()));
-            found.extend(sums.iter().map(|sum| finding(sum, &all, &around)));
-        }
+    for pair in pairs(connections) {
+        let all: Vec<&Connection> = connections.iter().filter(|c| hosts(c) == pair).collect();
+        // the server of version 4.0 opens a connection of its own for callbacks
+        let back = connections.iter().filter(|c| hosts(c) == [pair[1], pair[0]]);
+        let around: Vec<&Connection> = all.iter().copied().chain(back).collect();
+        let mut sums = sums(&all);
+        sums.retain(|sum| sum.lasted() >= LONG);
+        sums.sort_by_key(|sum| Reverse(sum.lasted()));
+        found.extend(sums.iter().map(|sum| finding(sum, &all, &around)));
     }
     found
+}
+
+/// ns for which servers put calls off, as RPC-DELAYED tells it, each moment once: no request was under way meanwhile. Locks
+/// that others hold are not meant.
+pub fn put_off(connections: &[Connection]) -> i64 {
+    let mut calls: Vec<Delayed> = Vec::new();
+    for pair in pairs(connections) {
+        let all: Vec<&Connection> = connections.iter().filter(|c| hosts(c) == pair).collect();
+        let is_meant = |sum: &Sum<'_>| sum.lasted() >= LONG && sum.status.number() != Some(v4::Status::DENIED.0);
+        calls.extend(sums(&all).into_iter().filter(is_meant).flat_map(|sum| sum.calls));
+    }
+    calls.sort_by_key(|call| call.first);
+    lasted(&calls)
 }
 
 /// Calls by command and status. What is tried on several connections is one call.
@@ -199,6 +235,17 @@ mod tests {
 
     fn told(connections: &[Connection]) -> Vec<String> {
         findings(connections).into_iter().map(|f| f.text).collect()
+    }
+
+    #[test]
+    fn what_overlaps_counts_once_and_locks_do_not_count() {
+        let lock = call("LOCK", "f", v4::Status::DENIED, [100, 200], true);
+        let one = connection(1, alloc::vec![open("a", [10, 20], true), open("b", [15, 25], true), lock]);
+        let grace = call("RENAME", "c", v4::Status::GRACE, [24, 30], true);
+        let short = call("SETATTR", "d", v4::Status::DELAY, [50, 50], true);
+        let two = connection(2, alloc::vec![grace, short]);
+        assert_eq!(put_off(&[one, two]) / SECOND, 20);
+        assert_eq!(put_off(&[]), 0);
     }
 
     #[test]

@@ -45,6 +45,16 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         Some(value)
     }
 
+    /// Changes the value of a key, if there is one.
+    pub(crate) fn change<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, change: impl FnOnce(&mut V))
+    where
+        K: Borrow<Q>,
+    {
+        if let Some((_, value)) = self.entries.get_mut(key) {
+            change(value);
+        }
+    }
+
     /// The values, in no order.
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
         self.entries.values().map(|(_, value)| value)

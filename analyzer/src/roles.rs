@@ -14,6 +14,9 @@ pub enum Source {
     Message,
     /// The end that opened the connection: TCP SYN, MPA Request, CM REQ.
     Handshake,
+    /// A callback of NFS: who asks is the server. Of version 4.0 it may open a connection of its own for them (RFC 7530
+    /// 3.3.3 and 16.33.5).
+    Callback,
     /// The end that sent the Negotiate Request of SMB Direct, which is the one that opens the connection (\[MS-SMBD\]
     /// 3.1.4.1).
     Negotiation,

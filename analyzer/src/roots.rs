@@ -71,7 +71,22 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     (Rule::BugCifsMaxFragmentedSize, Relation::Same, &[Rule::SmbdNegReach]),
     // a packet that contradicts itself has no content
     (Rule::SmbdDataLength, Relation::Same, &[Rule::BugCve202646043]),
+    // a wrong length is too great as well, and with a wrong offset data is taken for padding
+    (Rule::SmbdFragTooBig, Relation::Same, &[Rule::SmbdDataLength]),
+    (Rule::SmbdReserved, Relation::Same, &[Rule::SmbdDataLength, Rule::SmbdDataAlign]),
     (Rule::SmbdNegAccepted, Relation::After, NEGOTIATION),
+    // what must be refused is refused, if not as it should be
+    (
+        Rule::SmbdNegRspStatus,
+        Relation::OfPeer,
+        &[
+            Rule::SmbdNegReqLength,
+            Rule::SmbdNegReqVersion,
+            Rule::SmbdNegReqCredits,
+            Rule::SmbdNegReqRecvsize,
+            Rule::SmbdNegReqFragsize,
+        ],
+    ),
     (Rule::SmbdNegRspFailureFields, Relation::Same, &[Rule::SmbdNegRspStatus]),
     (Rule::SmbdNegFirst, Relation::After, &[Rule::BugKsmbdEarlyData]),
     (Rule::SmbdFragCost, Relation::After, &[Rule::SmbPathInline]),
@@ -129,7 +144,11 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
             Rule::DdpOverlap,
         ],
     ),
+    // nor does a number that stands for two requests tell which of them is answered
+    (Rule::Smb2Reply, Relation::Reaction, &[Rule::Smb2MessageId]),
     (Rule::RpcrdmaXid, Relation::Reaction, UNREADABLE_CALLS),
+    // what answers a Read Request that nobody can read answers none
+    (Rule::BugCve202664268, Relation::Reaction, &[Rule::DdpMsn]),
     // a reply whose own fields contradict each other answers nothing
     (Rule::Smb2Reply, Relation::Same, &[Rule::Smb2Malformed]),
     // what is refused every time fails every time
@@ -148,6 +167,7 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     (Rule::RpcUnanswered, Relation::After, &[Rule::MpaMarker]),
     // a host that acknowledges nothing answers nothing
     (Rule::Smb2Unanswered, Relation::Same, &[Rule::PeerSilent]),
+    (Rule::Smb2BreakKept, Relation::Same, &[Rule::PeerSilent]),
     (Rule::RpcUnanswered, Relation::Same, &[Rule::PeerSilent]),
     // credits of a negotiation that failed
     (Rule::SmbdCreditOverrun, Relation::After, &[Rule::SmbdNegRspStatus, Rule::SmbdNegRspGranted]),
@@ -175,6 +195,12 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     // bytes that went elsewhere are missing where they belong
     (Rule::RdmaLength, Relation::After, ELSEWHERE),
     (Rule::RdmaLength, Relation::After, &[Rule::BugCve202664268, Rule::RcLength]),
+    (Rule::RdmaLength, Relation::Next, &[Rule::DdpMsn]),
+    (Rule::RpcrdmaChunkLength, Relation::Next, &[Rule::DdpMsn]),
+    // a reply that says how much it moved does not fit its chunks, nor what was asked for
+    (Rule::RdmaLength, Relation::Same, &[Rule::RpcrdmaChunkLength]),
+    // a Write that says another length than it has: one of the two lies outside of the memory
+    (Rule::RdmaKeyBounds, Relation::Ahead, &[Rule::RcLength]),
     // what comes behind the reply is not there when the reply says so
     (Rule::RdmaLength, Relation::Ahead, &[Rule::RdmaOrder]),
     (Rule::RpcrdmaChunkLength, Relation::Ahead, &[Rule::RdmaOrder]),
@@ -185,8 +211,10 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
         &[Rule::RdmaInvalidate, Rule::BugKsmbd2fd5dcb1c8ef, Rule::Smb2Unanswered, Rule::RpcUnanswered],
     ),
     (Rule::RpcrdmaBackward, Relation::After, &[Rule::RpcrdmaXid]),
-    (Rule::RpcError, Relation::Same, &[Rule::RpcrdmaError]),
+    (Rule::RpcError, Relation::Same, &[Rule::RpcrdmaError, Rule::RpcMalformed]),
     (Rule::RpcIoError, Relation::Same, &[Rule::RpcrdmaError]),
+    // with a chunk in the wrong place, the rest of the message is not where it should be
+    (Rule::RpcMalformed, Relation::Same, &[Rule::RpcrdmaPosition]),
     (Rule::RpcrdmaError, Relation::After, UNUSABLE),
     (Rule::SmbdCreditStall, Relation::After, &[Rule::SmbdCreditExhausted]),
     (Rule::SmbdCreditLast, Relation::After, &[Rule::SmbdCreditExhausted]),
@@ -232,6 +260,11 @@ const REFUSED: &[Rule] = &[
 /// Rules about descriptions of memory that cannot be read.
 const MISDESCRIBED: &[Rule] = &[
     Rule::Smb2Channel,
+    Rule::Smb2TransformDialect,
+    Rule::Smb2TransformType,
+    Rule::Smb2TransformCount,
+    Rule::Smb2TransformBounds,
+    Rule::Smb2TransformLengths,
     Rule::Smb2Malformed,
     Rule::SmbdDataAlign,
     Rule::SmbdDataLength,
@@ -261,6 +294,8 @@ const UNREADABLE_CALLS: &[Rule] = &[
 
 /// Rules about the fields of a negotiation.
 const NEGOTIATION: &[Rule] = &[
+    Rule::SmbdNegReqLength,
+    Rule::SmbdNegRspLength,
     Rule::SmbdNegReqVersion,
     Rule::SmbdNegReqCredits,
     Rule::SmbdNegReqRecvsize,
@@ -442,7 +477,7 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
                         is_soon && cause.by == effect.by && effect.count <= cause.count
                     }
                 };
-                rules.contains(&cause.rule) && is_there
+                rules.contains(&cause.rule) && is_there && !is_apart(cause, effect)
             })
         })
     };
@@ -456,6 +491,16 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
         }
     }
     causes
+}
+
+/// True if one finding does not follow from another though its rule may: an error from a note; a request that was refused
+/// from packets that were lost, which a NAK only asks for again; data that is missing from what went elsewhere long before.
+fn is_apart(cause: &Finding, effect: &Finding) -> bool {
+    let is_error = effect.severity == Severity::Error;
+    let is_refused = effect.rule == Rule::RcNak && is_error && matches!(effect.by, Blame::Client | Blame::Server);
+    let of_data = matches!(effect.rule, Rule::RdmaLength | Rule::RpcrdmaChunkLength);
+    let is_late = of_data && effect.time_ns.saturating_sub(cause.last_time_ns) > ANSWERED;
+    is_error && cause.severity == Severity::Note || is_refused && is_of_the_wire(cause.rule) || is_late
 }
 
 /// True if what a message announces wrongly shows only with a later one, and this may have followed from it before.
@@ -749,6 +794,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_graver_than_its_cause_or_far_from_it_stands_alone() {
+        use Blame::{Network, Server};
+        let at = |rule, by, frame, seconds| on(1, rule, by, frame, seconds);
+        let with = |finding: Finding, severity| Finding { severity, ..finding };
+        let nak = |by, severity| with(at(Rule::RcNak, by, 9, 2), severity);
+        let lost = at(Rule::RcRetransmit, Network, 5, 1);
+        assert!(follows(lost.clone(), nak(Network, Severity::Warn)));
+        assert!(!follows(lost.clone(), nak(Server, Severity::Error)), "it was refused");
+        assert!(!follows(with(lost, Severity::Note), nak(Network, Severity::Error)), "a note");
+        let elsewhere = || at(Rule::RdmaKeyBounds, Server, 5, 1);
+        assert!(follows(elsewhere(), at(Rule::RdmaLength, Server, 9, 2)));
+        assert!(!follows(elsewhere(), at(Rule::RdmaLength, Server, 9, 62)), "of another request");
+    }
+
+    #[test]
     fn an_effect_lies_where_its_row_says() {
         use Blame::{Client, Server};
         let at = |rule, by, frame, seconds| on(1, rule, by, frame, seconds);
@@ -779,6 +839,36 @@ mod tests {
         assert!(!follows(at(cause, Server, 5, 1), at(effect, Server, 9, 2)));
         // and nothing follows from another connection
         assert!(!follows(on(1, cause, Client, 5, 1), on(2, effect, Server, 9, 2)));
+    }
+
+    #[test]
+    fn one_cause_is_one_root() {
+        use Blame::{Client, Server};
+        let at = |rule, by, frame| on(1, rule, by, frame, 1);
+        // what the peer makes of it
+        assert!(follows(at(Rule::Smb2MessageId, Client, 5), Finding { count: 2, ..at(Rule::Smb2Reply, Server, 6) }));
+        assert!(!follows(at(Rule::Smb2MessageId, Server, 5), at(Rule::Smb2Reply, Server, 6)));
+        assert!(follows(at(Rule::DdpMsn, Server, 5), at(Rule::BugCve202664268, Client, 6)));
+        assert!(!follows(at(Rule::DdpMsn, Client, 5), at(Rule::BugCve202664268, Client, 6)));
+        assert!(follows(at(Rule::Smb2TransformDialect, Client, 5), at(Rule::RdmaKeyUnknown, Server, 6)));
+        assert!(follows(at(Rule::SmbdNegReqLength, Client, 5), at(Rule::SmbdNegRspStatus, Server, 6)));
+        assert!(follows(at(Rule::SmbdNegReqLength, Client, 5), at(Rule::SmbdNegAccepted, Server, 6)));
+        // two views of one message
+        for (cause, effect) in [
+            (Rule::SmbdDataLength, Rule::SmbdFragTooBig),
+            (Rule::SmbdDataLength, Rule::SmbdReserved),
+            (Rule::SmbdDataAlign, Rule::SmbdReserved),
+            (Rule::RpcrdmaChunkLength, Rule::RdmaLength),
+            (Rule::RpcrdmaPosition, Rule::RpcMalformed),
+            (Rule::RpcMalformed, Rule::RpcError),
+        ] {
+            assert!(follows(at(cause, Client, 5), at(effect, Client, 5)), "{}", effect.id());
+            assert!(!follows(at(cause, Client, 5), at(effect, Client, 6)), "{}", effect.id());
+        }
+        assert!(follows(at(Rule::RcLength, Server, 9), at(Rule::RdmaKeyBounds, Server, 5)));
+        assert!(!follows(at(Rule::RcLength, Client, 9), at(Rule::RdmaKeyBounds, Server, 5)));
+        assert!(follows(at(Rule::DdpMsn, Server, 5), at(Rule::RpcrdmaChunkLength, Server, 6)));
+        assert!(follows(at(Rule::DdpMsn, Server, 5), at(Rule::RdmaLength, Server, 6)));
     }
 
     #[test]

@@ -1077,10 +1077,12 @@ rules! {
         cure: "Read the status of the SESSION_SETUP replies; check user, password, domain and time on both hosts.",
     }
     Smb2Slow "SMB2-SLOW" Warn Smb2 "derived from the capture's own latencies" {
-        title: "A request took far longer than others.",
+        title: "A request took very long.",
         says: "No document sets a limit. The comparison is with the median of the same command on the same connection, \
             or, where there are \
-               few of that command, of all commands on it; then only a second or more of the server's own time counts.",
+               few of that command, of all commands on it; then only a second or more of the server's own time counts. \
+               Three requests of a command for each of which the server alone took a second or more are told whatever \
+               the median is.",
         causes: [
             "The server or its storage was slow: most of the time passed between request and first byte of data or \
                 reply, and nothing \
@@ -1090,6 +1092,20 @@ rules! {
         cure: "Compare with the server's own latencies. Time lost to packet loss, credits, silence or the network is \
             not counted here: \
                other findings report it.",
+    }
+    Smb2BreakKept "SMB2-BREAK-KEPT" Warn Smb2 "[MS-SMB2] 3.2.5.19, 3.3.2.1, 3.3.6.1" {
+        title: "A client kept an oplock or a lease that the server had asked for.",
+        says: "A client that is told that its oplock or lease ends acknowledges that with OPLOCK_BREAK, or closes the \
+            file. Requests of others for the file wait for it; after some time, mostly 35 s, the server takes the oplock \
+            or lease away. Told from one second on. The time that the server takes for requests of the client for \
+            this file, which writes what it has cached first, does not count.",
+        causes: [
+            "The client hangs, was put to sleep, or lost its network",
+            "The client has much cached data to write",
+            "The acknowledgment went over another connection of the session",
+        ],
+        cure: "Look at what the client did from this frame on. Where several hosts share such files, turn leases or \
+            oplocks off for the share.",
     }
     Smb2Error "SMB2-ERROR" Note Smb2 "[MS-SMB2] 2.2.1, 2.2.2; [MS-ERREF] 2.3.1" {
         title: "Requests failed with an error status.",
@@ -1311,11 +1327,12 @@ rules! {
             of the mount.",
     }
     RpcSlow "RPC-SLOW" Warn RpcRdma "derived from the capture's own latencies" {
-        title: "A call took far longer than others.",
+        title: "A call took very long.",
         says: "No document sets a limit. The comparison is with the median of the same procedure on the same \
             connection, or, where there are \
                few calls of that procedure, of all procedures on it; then only a second or more of the server's own \
-               time counts.",
+               time counts. Three calls of a procedure for each of which the server alone took a second or more are \
+               told whatever the median is.",
         causes: [
             "The side that replies, or its storage, was slow: nothing below explains the time. To callbacks the client \
                 replies",
@@ -1336,8 +1353,18 @@ rules! {
             "The server waits for another client to return a delegation",
             "Slow or archived storage behind the server, or too little memory or too few threads in it",
         ],
-        cure: "A grace period ends by itself. On a Linux server /proc/fs/nfsd/nfsv4gracetime is its length, and writing Y \
-            to /proc/fs/nfsd/v4_end_grace ends it. For NFS4ERR_DELAY look at the server's log and storage at this time.",
+        cure: "For NFS4ERR_DELAY and NFS3ERR_JUKEBOX look at the server's log and storage at this time, and for clients \
+            that keep delegations. A grace period (NFS4ERR_GRACE) ends by itself: on a Linux server \
+            /proc/fs/nfsd/nfsv4gracetime is its length, and writing Y to /proc/fs/nfsd/v4_end_grace ends it.",
+    }
+    NfsStable "NFS-STABLE" Error RpcRdma "RFC 1813 3.3.7; RFC 8881 18.32.3" {
+        title: "The server keeps written data less safely than it was asked to, and says so.",
+        says: "A WRITE that asks for FILE_SYNC is answered with FILE_SYNC, one that asks for DATA_SYNC with DATA_SYNC or \
+            FILE_SYNC: the data is then on stable storage. A client that asked for it sends no COMMIT, and loses the \
+            data if the server is restarted.",
+        causes: ["A server that does not wait for its storage", "A proxy or a file system below it that ignores what was asked"],
+        cure: "Do not rely on this server for what must survive its restart. Update it, and look at how the file system \
+            that it exports is mounted.",
     }
     NfsStateFlags "NFS-STATE-FLAGS" Note RpcRdma "RFC 8881 18.46.3" {
         title: "The server says that something about the client's state is wrong.",
@@ -1621,12 +1648,12 @@ rules! {
             was computed"],
         cure: "Update the sender's driver or firmware. No packet was lost here: the network needs no change.",
     }
-    RcLength "RC-LENGTH" Error Transport "IBTA Vol 1 9.7.4.1.6, 9.7.5.1.6" {
-        title: "The packets of an RDMA Write, or of the answer to a Read, have another length together than was said.",
+    RcLength "RC-LENGTH" Error Transport "IBTA Vol 1 9.7.4.1.6, 9.7.5.1.6; RFC 5040 5.2.2" {
+        title: "Packets have another length than they may, or together another one than was said.",
         says: "The payload of all packets of a Write adds up to the DMA length in the RETH of the first; the responder \
             answers anything else \
                with a NAK for an invalid request, and the connection ends. The responses to a Read add up to the length \
-            in its request.",
+            in its request. No packet has more payload than the path MTU, which is 4096 bytes at most.",
         causes: ["A broken sender: driver, firmware or software RoCE", "A middlebox, or an attack, that changed the \
             first packet"],
         cure: "Update the sender. If the receiver took the data all the same, compare the file with a checksum, and \
@@ -2004,8 +2031,8 @@ rules! {
             receiver did not have; \
                for those that it had see TCP-SPURIOUS.",
         causes: ["Congestion or a bad link", "Buffers of a switch or host too small for the bursts that RDMA makes"],
-        cure: "iWARP survives loss, at the price of latency. Look at drop counters on the side of the capture point \
-            that the finding names.",
+        cure: "Look at drop counters on the side of the capture point that the finding names. TCP, and iWARP with it, \
+            survives loss at the price of latency.",
     }
     TcpSpurious "TCP-SPURIOUS" Note Transport "RFC 2883; RFC 8985 7; RFC 6298" {
         title: "TCP segments were sent again although the receiver had them.",

@@ -62,6 +62,8 @@ pub struct SmbSetup {
     pub answered: Option<(At, u32)>,
     /// Network interfaces that the server listed.
     pub interfaces: Vec<NetworkInterface>,
+    /// True if the list goes on behind what was captured of it.
+    pub is_list_cut: bool,
     /// READ and WRITE.
     pub moved: [Moved; 2],
     /// Why the server had to close the connection, if it had to.
@@ -116,6 +118,9 @@ impl SmbSetup {
 
     pub(crate) fn answer(&mut self, at: At, status: u32, reply: Option<&IoctlResponse<'_>>) {
         self.answered = Some((at, status));
+        // of a reply that could not be read, only its status is known
+        let is_whole = |reply: &IoctlResponse<'_>| reply.output.bytes.len() >= reply.output.length as usize;
+        self.is_list_cut = status == 0 && !reply.is_some_and(is_whole);
         if let Some(reply) = reply {
             self.interfaces = reply.network_interfaces().take(INTERFACES_MAX).collect();
         }
@@ -157,6 +162,7 @@ impl SmbSetup {
         self.obliged = self.obliged.or(other.obliged);
         if self.interfaces.is_empty() {
             self.interfaces = other.interfaces;
+            self.is_list_cut |= other.is_list_cut;
         }
         for (mine, theirs) in self.moved.iter_mut().zip(other.moved) {
             mine.join(&theirs);
@@ -196,6 +202,7 @@ stored!(SmbSetup {
     asked,
     answered,
     interfaces,
+    is_list_cut,
     moved,
     obliged
 });

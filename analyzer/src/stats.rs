@@ -30,9 +30,19 @@ fn may_be_long(command: &str) -> bool {
     may_wait(command) || is_of_data || is_of_others
 }
 
+/// True if a request takes as long as the server's storage needs for what was written before.
+fn is_of_storage(command: &str) -> bool {
+    matches!(command, "FLUSH" | "COMMIT")
+}
+
+/// True if requests of a command of the client take about as long on all connections of a host.
+pub fn is_comparable(command: &str) -> bool {
+    !may_be_long(command) && !is_callback(command)
+}
+
 /// ns of the server's own time that are long for any command.
 const LONG_FOR_ANY: i64 = 1_000_000_000;
-/// The same where there are very few others to compare with.
+/// The same where there are very few others to compare with, and for what was written before.
 const LONG_AMONG_FEW: i64 = 10_000_000_000;
 
 /// Median latency that a request is compared with.
@@ -44,14 +54,26 @@ pub struct Usual {
     pub of_all: bool,
 }
 
+impl Usual {
+    /// Time by which a request took longer than that whose server took this many ns. Where the usual is long itself,
+    /// all of it.
+    fn exceeded(&self, server: i64) -> i64 {
+        if self.median < LONG_FOR_ANY { server.saturating_sub(self.median) } else { server }
+    }
+}
+
 impl Long {
     /// True if it took far longer than this many ns, most of it in the server; also if the clock ticked once more
     /// between its request and its reply than between those of others.
     fn is_far_above(&self, median: i64, tick: i64) -> bool {
         const TIMES: i64 = 20;
         let median = median.saturating_add(tick);
-        self.latency.saturating_sub(tick) > median.saturating_mul(TIMES)
-            && self.server.saturating_mul(2) >= self.latency
+        self.latency.saturating_sub(tick) > median.saturating_mul(TIMES) && self.is_of_the_server()
+    }
+
+    /// True if most of it was the own time of the side that replies.
+    fn is_of_the_server(&self) -> bool {
+        self.server.saturating_mul(2) >= self.latency
     }
 }
 
@@ -108,7 +130,7 @@ impl FarLonger<'_> {
     /// Time by which the slow ones that an end answered took longer than usual, in ns. A compound counts once.
     pub fn slow_time(&self, replier: End) -> i64 {
         let slow = self.slow.iter().filter(|(long, _)| long.counts && long.replier == replier);
-        slow.fold(0, |sum: i64, (long, usual)| sum.saturating_add(long.server.saturating_sub(usual.median)))
+        slow.fold(0, |sum: i64, (long, usual)| sum.saturating_add(usual.exceeded(long.server)))
     }
 }
 
@@ -260,21 +282,24 @@ impl Commands {
         const LEAST: i64 = 20_000_000;
         const LONG_MAX: usize = 1024;
         // an interim reply says that it takes longer; where others or an event are waited for, that is nobody's storage
-        let waits = exchange.pending && !matches!(exchange.command, "READ" | "WRITE" | "FLUSH");
-        let Some(latency) = exchange.latency().filter(|l| *l > LEAST && !waits) else { return };
+        let works = matches!(exchange.command, "READ" | "WRITE" | "FLUSH" | "QUERY_INFO" | "QUERY_DIRECTORY" | "CLOSE");
+        let waits = exchange.pending && !works;
+        // of a compound, each request begins when the one before it is done
+        let Some(latency) = exchange.own_latency().filter(|l| *l > LEAST && !waits) else { return };
         // a pipe has an answer when its writer has
         if exchange.is_of_a_pipe {
             return;
         }
-        // it may have waited for retransmitted packets meanwhile
-        if exchange.retransmissions > 0 {
-            return;
-        }
         let Some(reply) = exchange.reply_end else { return };
         let server = exchange.time.of(if is_callback(exchange.command) { Owner::Client } else { Owner::Server });
+        let server = server.min(latency);
         // it may have waited for a delegation that the client kept, or not
         let perhaps = exchange.perhaps_recalled.saturating_sub(exchange.recalled).max(0);
         let server = server.saturating_add(perhaps.min(exchange.time.of(Owner::Unknown)));
+        // it may have waited for retransmitted packets meanwhile
+        if exchange.retransmissions > 0 && server < LONG_FOR_ANY {
+            return;
+        }
         let Exchange { command, failed, .. } = *exchange;
         let is_unheard = exchange.is_unheard || perhaps > 0;
         let long = Long { command, latency, replier, reply, server, is_unheard, counts: exchange.counts(), failed };
@@ -314,10 +339,13 @@ impl Commands {
 
     /// Exchanges that took far longer than others and most of whose time was the server's own, with what they are
     /// compared with: others of the same command, or, if there are few, all of the connection. Of those, the ones that
-    /// worked count: how fast something is refused says nothing about how long it takes.
+    /// worked count: how fast something is refused says nothing about how long it takes. Where several of a command took
+    /// very long, each of them did, whatever is usual.
     fn far_above(&self, tick: i64) -> impl Iterator<Item = (&Long, Usual)> {
         /// Requests of a command whose median is its own.
         const ENOUGH: u64 = 16;
+        /// Requests of a command that took very long, from which on it is no matter of chance.
+        const AT_LEAST: usize = 3;
         /// Requests of a command that show at least if one of them stands out.
         const SEVERAL: u64 = 4;
         // a median is no less than the shortest: for most commands nothing has to be sorted
@@ -326,27 +354,37 @@ impl Commands {
                 && (long.server >= LONG_FOR_ANY
                     || row.latency.min().is_none_or(|shortest| long.is_far_above(shortest, tick)))
         };
+        let is_very_long = move |long: &Long| {
+            let server = long.server.saturating_sub(tick);
+            long.is_of_the_server() && server >= LONG_FOR_ANY && !may_be_long(long.command)
+        };
+        let very_long = |name: &str| self.long.iter().filter(|long| long.command == name && is_very_long(long)).count();
         let named = |row: &&Command| self.long.iter().any(|long| may_stand_out(row, long));
         let median = |latency: &Latency| (latency.count(), latency.quantile(500).unwrap_or(0));
-        let of_command = |row: &Command| (row.name, median(row.worked_latency()), median(&row.latency));
+        let of_command = |row: &Command| {
+            (row.name, median(row.worked_latency()), median(&row.latency), very_long(row.name) >= AT_LEAST)
+        };
         let medians: Vec<_> = self.rows.iter().filter(named).map(of_command).collect();
-        let of_all = medians.iter().any(|(_, (worked, _), (all, _))| *worked.min(all) <= ENOUGH).then(|| {
+        let of_all = medians.iter().any(|(_, (worked, _), (all, _), _)| *worked.min(all) <= ENOUGH).then(|| {
             let mut all = Latency::default();
             self.rows.iter().for_each(|row| all.join(row.worked_latency()));
             median(&all)
         });
         self.long.iter().filter_map(move |long| {
-            let &(command, worked, all) = medians.iter().find(|(command, ..)| *command == long.command)?;
+            let &(command, worked, all, are_very_long) =
+                medians.iter().find(|(command, ..)| *command == long.command)?;
             let (count, median) = if long.failed { all } else { worked };
             let own = Usual { median, of_all: false };
             let is_long = |usual: &Usual| long.is_far_above(usual.median, tick);
-            if count > ENOUGH {
-                return is_long(&own).then_some((long, own));
+            let is_one_of_them = are_very_long && is_very_long(long);
+            if count > ENOUGH || is_one_of_them {
+                return (is_one_of_them || is_long(&own)).then_some((long, own));
             }
             if long.server < LONG_FOR_ANY {
                 return None;
             }
             let own = Some(own).filter(|usual| count > SEVERAL && is_long(usual));
+            let is_hang = is_of_storage(command) && long.server >= LONG_AMONG_FEW;
             let is_enough = |count: u64| match count {
                 0 => false,
                 1..=ENOUGH => long.server >= LONG_AMONG_FEW,
@@ -355,7 +393,7 @@ impl Commands {
             let all = of_all
                 .filter(|(count, _)| is_enough(*count))
                 .map(|(_, median)| Usual { median, of_all: true })
-                .filter(|usual| !may_be_long(command) && is_long(usual));
+                .filter(|usual| (!may_be_long(command) || is_hang) && is_long(usual));
             own.or(all).map(|usual| (long, usual))
         })
     }
@@ -448,6 +486,21 @@ mod tests {
         assert_eq!(commands.time().sum(), 8);
     }
 
+    /// \[MS-SMB2\] 3.3.5.2.7.2: each request of a compound begins when the one before it is done.
+    #[test]
+    fn who_waited_for_the_request_before_it_was_not_slow() {
+        let watched = |turn: Option<i64>| {
+            let mut commands = Commands::default();
+            let mut e = answered("QUERY_INFO", 5000 * MS, false);
+            (e.is_related, e.turn) = (true, turn.map(|ms| At { frame: 1, time: ms * MS }));
+            commands.watch(&e, End::B);
+            commands.long.iter().map(|long| (long.latency / MS, long.server / MS)).collect::<Vec<_>>()
+        };
+        assert_eq!(watched(None), [(5000, 5000)]);
+        assert_eq!(watched(Some(2000)), [(3000, 3000)]);
+        assert_eq!(watched(Some(5000)), []);
+    }
+
     const MS: i64 = 1_000_000;
 
     /// Commands with many short requests and these long ones: how long the server took in ms, and the frame of the
@@ -495,6 +548,8 @@ mod tests {
         assert_eq!(slow_among("READ", &[300; 5], &[3_000]), all);
         // these may take long
         assert_eq!(slow_among("FLUSH", &[42], &[3_000]), []);
+        assert_eq!(slow_among("FLUSH", &[42], &[30_000]), all, "but not that long");
+        assert_eq!(slow_among("COPY", &[42], &[30_000]), []);
         assert_eq!(slow_among("FLUSH", &[40; 5], &[3_000]), [Usual { median: 40 * MS, of_all: false }]);
         assert_eq!(slow_among("CHANGE_NOTIFY", &[], &[3_000]), []);
         assert_eq!(slow_among("SESSION_SETUP", &[], &[3_000]), []);
@@ -503,6 +558,17 @@ mod tests {
         few.rows.clear();
         few.row("READ").latency.add(3_000 * MS);
         assert_eq!(few.far_longer(false, 0, None).slow.len(), 0);
+    }
+
+    #[test]
+    fn a_server_that_is_always_slow_is_slow() {
+        let usual = |ms| Usual { median: ms * MS, of_all: false };
+        assert_eq!(slow_among("READ", &[], &[2_000; 5]), [usual(2_000); 5]);
+        assert_eq!(slow_among("READ", &[300; 40], &[2_000; 3]), [usual(300); 3]);
+        assert_eq!(slow_among("READ", &[300; 40], &[2_000; 2]), []);
+        assert_eq!(slow_among("LOCK", &[], &[2_000; 5]), []);
+        assert_eq!(slow_among("SESSION_SETUP", &[], &[2_000; 5]), []);
+        assert_eq!([usual(2_000), usual(300)].map(|usual| usual.exceeded(5_000 * MS) / MS), [5_000, 4_700]);
     }
 
     #[test]

@@ -137,6 +137,8 @@ pub struct Peer {
 pub struct Progress {
     /// True if the connection was established: the RDMA connection, or the TCP connection if there is none.
     pub connected: bool,
+    /// When RDMA was accepted: by a REP of connection management, or by an MPA Reply.
+    pub accepted: Option<At>,
     /// True if packets were missed, or the beginning was, or a whole direction.
     pub missed: bool,
     /// True if the contents of a direction were changed in the capture: what it said is not known.
@@ -254,6 +256,9 @@ pub struct Smb {
     pub open: Vec<Arc<str>>,
     /// The number of these, with those that have no name.
     pub handles: u64,
+    /// True if a request may have waited for an oplock or a lease that the server had asked for, of what file is not
+    /// known.
+    pub perhaps_recalled: bool,
 }
 
 impl Smb {
@@ -561,9 +566,22 @@ stored_enum!(Transport { RoceV2, RoceV1, Infiniband, Iwarp, Tcp });
 stored_enum!(Protocol { SmbDirect, RpcRdma, Smb2, Rpc, Unknown });
 stored_enum!(Handshake { Seen, Inferred, Pinned });
 stored!(Peer { address, port, qp });
-stored!(Progress { connected, missed, changed, silent, spoke_otherwise, negotiation, last_sent, dry, refused, oldest_open, left, unfinished, shut, broken_off, unheard, unreached } if |p| p.broken_off.is_none_or(|(side, ..)| side < 2));
+stored!(Progress { connected, accepted, missed, changed, silent, spoke_otherwise, negotiation, last_sent, dry, refused, oldest_open, left, unfinished, shut, broken_off, unheard, unreached } if |p| p.broken_off.is_none_or(|(side, ..)| side < 2));
 stored!(Negotiated { max_send_size, max_receive_size, max_fragmented_size, max_read_write_size, status });
-stored!(Smb { dialect, sessions, signatures, encrypted, decrypted, verified, sealed, setup, opened, open, handles });
+stored!(Smb {
+    dialect,
+    sessions,
+    signatures,
+    encrypted,
+    decrypted,
+    verified,
+    sealed,
+    setup,
+    opened,
+    open,
+    handles,
+    perhaps_recalled
+});
 stored!(SideReport {
     messages,
     fragmented,

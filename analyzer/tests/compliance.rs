@@ -124,6 +124,7 @@ const SPECS: &[Spec] = &[
         ("3.2.4.1.3", Must, "A request takes a MessageId that was granted and not used; CANCEL takes none.", Rules(&[Rule::Smb2MessageId, Rule::Smb2Credit]), CLIENT),
         ("3.2.5.1.2", Must, "A client discards a reply to nothing that it asked.", Rules(&[Rule::Smb2Reply]), CLIENT),
         ("3.2.5.3", Must, "A client without a session goes no further.", Rules(&[Rule::Smb2Session]), CLIENT),
+        ("3.2.5.19", Must, "A client acknowledges a break that asks for it.", Rules(&[Rule::Smb2BreakKept]), SMB2),
         ("3.3.1.2", Must, "A server never leaves a client without credits.", Rules(&[Rule::Smb2Credit]), SMB2),
         ("3.3.4.1", Must, "Each request is answered, with its MessageId and command, once.", Rules(&[Rule::Smb2Reply, Rule::Smb2Unanswered]), SMB2),
         ("3.3.4.1.1", Must, "The reply to a signed request is signed, interim replies apart.", Rules(&[Rule::Smb2Unsigned]), SMB2),

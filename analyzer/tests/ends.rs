@@ -5,8 +5,9 @@ mod build;
 mod common;
 
 use build::*;
-use rdmascope_analyzer::finding::Rule;
+use rdmascope_analyzer::finding::{Certainty, Rule};
 use rdmascope_analyzer::outcome::{Ending, Success};
+use rdmascope_analyzer::rules::Severity;
 use rdmascope_dissector::wire::smb2::encode;
 use rdmascope_dissector::wire::smb2::header::{Command, Header};
 
@@ -181,4 +182,74 @@ fn an_end_that_its_acknowledgment_shows_counts() {
         ending_of(&c.frames)
     };
     assert_eq!([of(false).1, of(true).1], [Some(C); 2]);
+}
+
+/// Warnings and errors of a connection that its client ends behind an ECHO, whose reply the capture lost.
+fn told_without_the_last_reply(end: impl FnOnce(&mut Conversation)) -> Vec<(Rule, Certainty)> {
+    let mut c = negotiated();
+    c.echo();
+    // with its acknowledgment
+    c.frames.truncate(c.frames.len() - 2);
+    c.wait(SECOND);
+    end(&mut c);
+    told(&c)
+}
+
+fn told(c: &Conversation) -> Vec<(Rule, Certainty)> {
+    let (report, _) = common::analyze_frames(&c.frames);
+    report.findings.iter().filter(|f| f.severity > Severity::Note).map(|f| (f.rule, f.certainty)).collect()
+}
+
+#[test]
+fn a_fin_ahead_of_what_was_captured_shows_that_the_capture_lost_the_reply() {
+    let lost = vec![(Rule::CaptureLoss, Certainty::Certain)];
+    let told = |is_seen: bool, is_acknowledged: bool| {
+        told_without_the_last_reply(|c| {
+            fin(c, C);
+            if !is_seen {
+                c.frames.pop();
+            }
+            c.seq[C] += 1;
+            fin(c, S);
+            c.seq[S] += 1;
+            if is_acknowledged {
+                c.tcp_ack(C, 0xffff);
+            }
+        })
+    };
+    assert_eq!([told(true, true), told(true, false)], [lost.clone(), lost.clone()]);
+    // the FIN of the client shows in its acknowledgment alone
+    assert_eq!([told(false, true), told(false, false)], [lost.clone(), lost]);
+}
+
+#[test]
+fn a_fin_behind_bytes_of_which_nobody_knows_blames_nobody() {
+    let only = |end: fn(&mut Conversation)| told_without_the_last_reply(end);
+    assert_eq!(only(|c| fin(c, S)), [], "FIN");
+    // the server goes on behind them, and nobody acknowledges that
+    let goes_on = |c: &mut Conversation| {
+        c.data(S, empty(1), &[]);
+        c.frames.pop();
+        c.tcp_reset(S);
+    };
+    assert_eq!(only(goes_on), [(Rule::TcpReset, Certainty::Certain)]);
+}
+
+#[test]
+fn acknowledgments_count_though_all_checksums_are_wrong() {
+    // the capture lost the Negotiate Request, and ends soon after; data is acknowledged by other data only
+    let mut c = Conversation::default();
+    c.iwarp();
+    c.smbd_request(request());
+    c.frames.truncate(c.frames.len() - 2);
+    c.smbd_response(response());
+    c.smb2_negotiate();
+    c.echo();
+    let with_data = |frame: &common::Frame| frame.bytes[47] & 2 != 0 || frame.bytes.len() > 54;
+    c.frames.retain(with_data);
+    c.frames.truncate(8);
+    for frame in &mut c.frames {
+        frame.bytes[50..52].copy_from_slice(&[0, 0]);
+    }
+    assert_eq!(told(&c), [(Rule::CaptureLoss, Certainty::Certain)]);
 }

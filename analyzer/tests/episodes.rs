@@ -49,6 +49,39 @@ fn a_client_without_credits_of_smb2_waits_for_a_reply() {
     assert_eq!(episodes_of(Cause::Smb2Credits, |c| talk(c, 5 * MS)).0, [], "it had nothing to send");
 }
 
+#[test]
+fn who_waits_longer_than_it_was_asked_to_is_late_itself() {
+    let talk = |wait: i64| {
+        episodes_of(Cause::SentLate, |c| {
+            c.smb();
+            c.echo();
+            let (at, psn) = (c.frames.len(), c.psn[C]);
+            let header = c.echo_request();
+            let packet = c.frames[at].bytes.clone();
+            c.frames.truncate(at + 1);
+            // 1.28 ms
+            c.acknowledge(C, psn, 0x2e);
+            c.wait(wait);
+            c.frame(packet);
+            c.acknowledge(C, psn, 0x1f);
+            c.reply(&header, 0, &[4, 0, 0, 0]);
+        })
+    };
+    let (episodes, kept) = talk(300 * MS);
+    let [late] = episodes[..] else { panic!("{episodes:?}") };
+    assert!((298 * MS..300 * MS).contains(&late.lasted(0)), "{}", late.lasted(0));
+    let echo = kept.exchanges.iter().filter(|e| e.command == "ECHO").max_by_key(|e| e.latency()).expect("two ECHOs");
+    let of = |owner| echo.time.of(owner) / MS;
+    assert_eq!((of(Owner::Client), of(Owner::Rnr)), (late.lasted(0) / MS, 1));
+    assert_eq!(talk(20 * MS).0, [], "clocks are coarse");
+    let (episodes, _) = talk(269 * MS);
+    assert_eq!(
+        episodes.iter().map(|e| e.kind).collect::<Vec<_>>(),
+        [Kind::Recovery],
+        "what it sent may have been lost"
+    );
+}
+
 /// A server that may not send its reply is not slow: the client owes it a credit.
 #[test]
 fn a_server_without_credits_of_smb_direct_waits_for_the_client() {
@@ -112,14 +145,14 @@ fn a_server_with_as_many_reads_as_its_peer_answers_waits_for_the_first() {
     assert_eq!(episodes_of(Cause::ReadDepth, |c| talk(c, 2)).0, [], "it might have asked at once");
 }
 
-/// LOCK of one range: 2 for an exclusive lock, 4 to unlock.
-fn lock(c: &mut Conversation, file: u8, flags: u8) -> Header {
+/// LOCK of nine bytes: 2 for an exclusive lock, 4 to unlock.
+fn lock(c: &mut Conversation, file: u8, offset: u8, flags: u8) -> Header {
     let header = c.header(Command::LOCK);
     let mut bytes = Vec::new();
     header.emit(&mut bytes);
     bytes.extend([48, 0, 1, 0, 0, 0, 0, 0]);
     bytes.extend([file; 16]);
-    bytes.extend([[0; 8], [9, 0, 0, 0, 0, 0, 0, 0], [flags, 0, 0, 0, 0, 0, 0, 0]].concat());
+    bytes.extend([[offset, 0, 0, 0, 0, 0, 0, 0], [9, 0, 0, 0, 0, 0, 0, 0], [flags, 0, 0, 0, 0, 0, 0, 0]].concat());
     c.message(C, &bytes);
     header
 }
@@ -127,11 +160,11 @@ fn lock(c: &mut Conversation, file: u8, flags: u8) -> Header {
 #[test]
 fn a_lock_waits_behind_the_unlock_that_let_it_through() {
     const DONE: &[u8] = &[4, 0, 0, 0];
-    for (file, is_its) in [(7, true), (8, false)] {
+    for (file, offset, is_its) in [(7, 0, true), (7, 8, true), (7, 9, false), (8, 0, false)] {
         let (_, kept) = episodes_of(Cause::Unknown, |c| {
             c.smb2_credits = 20;
             c.smb();
-            let waits = lock(c, 7, 2);
+            let waits = lock(c, 7, 0, 2);
             // STATUS_PENDING
             let interim = Header {
                 status_or_channel_sequence: 0x103,
@@ -144,22 +177,29 @@ fn a_lock_waits_behind_the_unlock_that_let_it_through() {
             bytes.extend(Conversation::error_body());
             c.message(S, &bytes);
             c.wait(40 * MS);
-            let unlock = lock(c, file, 4);
+            let unlock = lock(c, file, offset, 4);
             c.reply(&unlock, 0, DONE);
             c.reply(&waits, 0, DONE);
         });
         let locks: Vec<_> = kept.exchanges.iter().filter(|e| e.command == "LOCK").collect();
         let [unlock, waited] = locks[..] else { panic!("{locks:?}") };
         let expected = is_its.then_some(Behind::Exchange(unlock.id));
-        assert_eq!((waited.pending, waited.behind, unlock.behind), (true, expected, None), "{file}");
+        assert_eq!((waited.pending, waited.behind, unlock.behind), (true, expected, None), "{file} {offset}");
     }
 }
 
-/// OPLOCK_BREAK of a client: it gives up its oplock of a file.
-fn breaks(c: &mut Conversation) {
+/// OPLOCK_BREAK of a client: it gives up its oplock of a file, which the server asked it for.
+fn breaks(c: &mut Conversation, is_asked: bool) {
     let header = c.header(Command::OPLOCK_BREAK);
-    let body = [&[24, 0, 0, 0, 0, 0, 0, 0][..], &[7; 16]].concat();
+    let body = [&[24, 0, 1, 0, 0, 0, 0, 0][..], &[9; 16]].concat();
     let mut bytes = Vec::new();
+    if is_asked {
+        let notice = Header { message_id: u64::MAX, flags: flags::RESPONSE, credits: 0, ..header };
+        notice.emit(&mut bytes);
+        bytes.extend(&body);
+        c.message(S, &bytes);
+        bytes.clear();
+    }
     header.emit(&mut bytes);
     bytes.extend(&body);
     c.message(C, &bytes);
@@ -168,11 +208,11 @@ fn breaks(c: &mut Conversation) {
 
 #[test]
 fn what_the_client_of_another_connection_gives_up_is_what_a_reply_waited_for() {
-    for (late, is_behind) in [(MS, true), (60 * MS, false)] {
+    for (late, is_asked, is_behind) in [(MS, true, true), (60 * MS, true, false), (MS, false, false)] {
         let (_, kept) = episodes_of(Cause::Unknown, |c| {
             c.smb2_credits = 20;
             c.smb();
-            let waits = lock(c, 7, 2);
+            let waits = lock(c, 7, 0, 2);
             let interim = Header {
                 status_or_channel_sequence: 0x103,
                 flags: flags::RESPONSE | flags::ASYNC,
@@ -186,7 +226,7 @@ fn what_the_client_of_another_connection_gives_up_is_what_a_reply_waited_for() {
             c.beside(|other| {
                 other.smb2_credits = 20;
                 other.smb();
-                breaks(other);
+                breaks(other, is_asked);
             });
             c.wait(late);
             c.reply(&waits, 0, &[4, 0, 0, 0]);
@@ -194,7 +234,7 @@ fn what_the_client_of_another_connection_gives_up_is_what_a_reply_waited_for() {
         let of = |command: &str| kept.exchanges.iter().find(|e| e.command == command).unwrap();
         let (waited, broke) = (of("LOCK"), of("OPLOCK_BREAK"));
         assert_ne!(waited.connection, broke.connection);
-        assert_eq!(waited.behind, is_behind.then_some(Behind::Exchange(broke.id)), "{late}");
+        assert_eq!(waited.behind, is_behind.then_some(Behind::Exchange(broke.id)), "{late} {is_asked}");
     }
 }
 

@@ -10,7 +10,7 @@ use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::finding::{Blame, Certainty, Finding};
 use rdmascope_analyzer::outcome::{Ending, Success};
 use rdmascope_analyzer::report::Report;
-use rdmascope_analyzer::rules::Severity;
+use rdmascope_analyzer::rules::{Rule, Severity};
 use rdmascope_dissector::wire::ib::bth::Opcode;
 use rdmascope_dissector::wire::ib::ext::{self, aeth_bytes};
 use rdmascope_dissector::wire::nfs::v4;
@@ -268,6 +268,31 @@ fn a_server_reads_what_it_writes() {
         let report = common::analyze_frames(&c.frames).0;
         let ids = common::ids(&report);
         assert!(report.findings.iter().all(|f| f.rule.id() != "RDMA-LENGTH"), "{skipped} {lacking}: {ids:?}");
+    }
+}
+
+/// The server may have executed the first call of a connection before, and answer from its cache of replies (RFC 8881
+/// 2.10.6.1.3).
+#[test]
+fn a_call_that_may_have_been_executed_before_needs_no_data() {
+    let write_of = |c: &mut Conversation, xid: u32, keys: [u32; 2], is_read: bool| {
+        let call = compound(xid, &[&write(512)]);
+        let reads = keys.map(|key| read_segment(call.len() as u32, key, 256)).to_vec();
+        c.send(C, &Rpc { reads, ..Rpc::msg(xid, &call) }.bytes());
+        keys.iter().filter(|_| is_read).for_each(|key| c.read(S, *key, 256));
+        c.send(S, &Rpc::msg(xid, &results(xid, &[&written(512)])).bytes());
+    };
+    for (has_worked, expected) in [(false, Certainty::Guess), (true, Certainty::IfNothingWasMissed)] {
+        let mut c = Conversation::default();
+        c.nfs();
+        if has_worked {
+            write_of(&mut c, 2, [7, 8], true);
+        }
+        write_of(&mut c, 3, [5, 6], false);
+        c.null(4);
+        let report = common::analyze_frames(&c.frames).0;
+        let found: Vec<_> = report.findings.iter().map(|f| (f.rule, f.certainty, f.why.is_some())).collect();
+        assert_eq!(found, [(Rule::RdmaLength, expected, !has_worked)]);
     }
 }
 

@@ -17,14 +17,16 @@ use rdmascope_analyzer::roots;
 use rdmascope_analyzer::rules::{Group, Rule, Severity};
 use rdmascope_dissector::trace::{Line, Off, Trace};
 use rdmascope_dissector::wire::ib::bth::Opcode;
+use rdmascope_dissector::wire::ib::ext::{self, aeth_bytes};
 use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
 use rdmascope_dissector::wire::iwarp::mpa::{self, Startup, emit_fpdu, emit_fpdu_with_markers};
 use rdmascope_dissector::wire::iwarp::rdmap::{self, Terminate};
 use rdmascope_dissector::wire::nfs::v3;
 use rdmascope_dissector::wire::rpcrdma::Segment;
 use rdmascope_dissector::wire::smb2::encode;
-use rdmascope_dissector::wire::smb2::header::{Command, Header, flags};
+use rdmascope_dissector::wire::smb2::header::{Command, Header, Ids, flags};
 use rdmascope_dissector::wire::smb2::rdma_channel::{CryptoTransformFixed, RdmaTransformFixed};
+use rdmascope_dissector::wire::smb2::read_write::ReadRequestFixed;
 use rdmascope_dissector::wire::smb2::session::SessionSetupRequestFixed;
 use rdmascope_dissector::wire::smbd::{BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse};
 
@@ -84,6 +86,37 @@ fn echo_in_session(c: &mut Conversation, session_id: u64) {
     c.reply(&header, 0, &[4, 0, 0, 0]);
 }
 
+/// A READ of 1024 bytes in a session and with a MinimumCount, answered in a session with so many bytes. Session 7 and
+/// its tree connect 1 were set up.
+fn read_of_disk(c: &mut Conversation, asked: (u64, u32), answered: (u64, usize)) {
+    let of = |header: Header, session_id| Header { session_id, ids: Ids::Sync { process_id: 0, tree_id: 1 }, ..header };
+    // a TREE_CONNECT of 3.1.1 would have to be signed
+    c.dialect = 0x0302;
+    echo_in_session(c, 7);
+    let header = Header { session_id: 7, ..c.header(Command::TREE_CONNECT) };
+    c.message(C, &encode::tree_connect(&header, r"\\server\share"));
+    c.reply(&of(header, 7), 0, &[16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let header = c.header(Command::READ);
+    let fixed = ReadRequestFixed {
+        structure_size: 49,
+        padding: 80,
+        flags: 0,
+        length: 1024,
+        offset: 0,
+        file_id: [7; 16],
+        minimum_count: asked.1,
+        channel: 0,
+        remaining_bytes: 0,
+        channel_info_offset: 0,
+        channel_info_length: 0,
+    };
+    c.message(C, &encode::read(&of(header, asked.0), fixed, &[]));
+    let mut body = vec![17, 0, 80, 0];
+    body.extend((answered.1 as u32).to_le_bytes());
+    body.resize(16 + answered.1, 0);
+    c.reply(&of(header, answered.0), 0, &body);
+}
+
 /// A WRITE whose data the client lets the server wait for.
 fn fetched_after(c: &mut Conversation, wait: i64) {
     c.smb();
@@ -92,6 +125,14 @@ fn fetched_after(c: &mut Conversation, wait: i64) {
     c.wait(wait);
     c.read_response(C, psn, 1024);
     c.reply(&header, 0, &Conversation::write_body(1024));
+}
+
+/// A READ that the server does not carry out any more: STATUS_CANCELLED.
+fn cancelled(c: &mut Conversation) {
+    c.smb();
+    let header = c.smb2_read(2, 1024, &[descriptor(5, 1024)]);
+    let reply = Conversation::reply_bytes(&header, 0xc000_0120, 1, &Conversation::error_body());
+    c.message_invalidating(S, &reply, 5);
 }
 
 /// An ECHO of the client, in a Send of SMB Direct.
@@ -135,6 +176,15 @@ fn misnumbered(c: &mut Conversation, ahead: u32) {
     c.requested(C, Opcode::RC_SEND_ONLY, &[], &message);
     c.reply(&header, 0, &[4, 0, 0, 0]);
     c.echo();
+}
+
+/// A WRITE whose data the server reads, the answer having this opcode.
+fn read_ended_by(c: &mut Conversation, opcode: u8) {
+    c.smb();
+    let header = c.smb2_write(1024, &[descriptor(5, 1024)]);
+    let psn = c.read_request(S, 5, 1024);
+    c.roce(C, opcode, psn, &aeth_bytes(ext::ACK, 1), &[0; 1024]);
+    c.reply(&header, 0, &Conversation::write_body(1024));
 }
 
 /// A READ whose RDMA Write of 1024 bytes has another length in its RETH.
@@ -531,6 +581,55 @@ fn transform_well(c: &mut Conversation) {
     transformed(c, &transform(|_| (), |_| ()));
 }
 
+/// A server asks for an oplock, and the client gives it back after some time, in ns.
+fn oplock_kept(c: &mut Conversation, after: i64) {
+    create(c, 57, 120);
+    let header = c.header(Command::OPLOCK_BREAK);
+    let notice = Header { message_id: u64::MAX, flags: flags::RESPONSE, credits: 0, ..header };
+    let of = |header: Header| {
+        let mut bytes = Vec::new();
+        header.emit(&mut bytes);
+        [&bytes[..], &[24, 0, 1, 0, 0, 0, 0, 0], &[0; 16]].concat()
+    };
+    c.message(S, &of(notice));
+    c.wait(after);
+    c.message(C, &of(header));
+    c.reply(&header, 0, &of(header)[64..]);
+}
+
+/// A client that closes the connection some ns behind a last request, to which no reply came.
+fn leaves(c: &mut Conversation, last: Command, after: i64) {
+    c.smb();
+    let header = c.header(last);
+    c.message(C, &encode::empty(&header));
+    c.wait(after);
+    c.cm_disconnect(C);
+}
+
+/// The same, which the client closes the file for just before the server asks, or logs off behind that.
+fn oplock_crossed(c: &mut Conversation, by: Command) {
+    create(c, 57, 120);
+    let notice = Header { message_id: u64::MAX, flags: flags::RESPONSE, credits: 0, ..c.header(Command::OPLOCK_BREAK) };
+    let mut bytes = Vec::new();
+    notice.emit(&mut bytes);
+    bytes.extend([&[24, 0, 1, 0, 0, 0, 0, 0][..], &[0; 16]].concat());
+    let last = c.header(by);
+    let mut request = Vec::new();
+    last.emit(&mut request);
+    request.extend(if by == Command::CLOSE {
+        [&[24, 0, 0, 0, 0, 0, 0, 0][..], &[0; 16]].concat()
+    } else {
+        vec![4, 0, 0, 0]
+    });
+    let reply = if by == Command::CLOSE { [&[60, 0][..], &[0; 58]].concat() } else { vec![4, 0, 0, 0] };
+    let (first, second) = if by == Command::CLOSE { (C, S) } else { (S, C) };
+    let of = |end: usize| if end == C { &request } else { &bytes };
+    [first, second].into_iter().for_each(|end| c.message(end, of(end)));
+    c.reply(&last, 0, &reply);
+    c.wait(60 * SECOND);
+    c.data(S, empty(1), &[]);
+}
+
 /// An ECHO that is answered after `wait`, after some that were at once.
 fn slow_echo(c: &mut Conversation, wait: i64) {
     c.smb();
@@ -672,6 +771,14 @@ fn write_with(c: &mut Conversation, count: u32, change: impl Fn(&mut Rpc<'_>)) {
     c.send(S, &Rpc { writes: call.writes.iter().map(empty).collect(), ..Rpc::msg(2, &payload) }.bytes());
 }
 
+/// NFS, then an inline WRITE of 4 bytes that asks for FILE_SYNC, and its reply with this stability.
+fn write_kept(c: &mut Conversation, committed: u32) {
+    c.nfs();
+    let call = [write_call(2, 4), vec![0; 4]].concat();
+    c.send(C, &Rpc::msg(2, &call).bytes());
+    c.send(S, &Rpc::msg(2, &words(&[2, 1, 0, 0, 0, 0, 0, 0, 0, 4, committed, 0, 0])).bytes());
+}
+
 /// The same of 64 bytes.
 fn call_with(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
     write_with(c, 64, change);
@@ -693,6 +800,34 @@ fn read_chunk(c: &mut Conversation, written: u32, count: u32, change: impl Fn(&m
     let mut reply = Rpc { writes: vec![vec![segment(5, 512), segment(6, 0)]], ..Rpc::msg(2, &payload) };
     change(&mut reply);
     c.send(S, &reply.bytes());
+}
+
+/// A READ of 512 bytes into a Write chunk of two segments of 256, written in pieces: key, where, and how many bytes.
+fn read_written(c: &mut Conversation, pieces: &[(u32, u64, u32)]) {
+    c.nfs();
+    let chunk = || vec![vec![segment(5, 256), segment(6, 256)]];
+    let payload = words(&[2, 0, 2, 100_003, 3, 6, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, 512]);
+    c.send(C, &Rpc { writes: chunk(), ..Rpc::msg(2, &payload) }.bytes());
+    written_in_pieces(c, pieces);
+    let payload = words(&[2, 1, 0, 0, 0, 0, 0, 0, 512, 0, 512]);
+    c.send(S, &Rpc { writes: chunk(), ..Rpc::msg(2, &payload) }.bytes());
+}
+
+/// RDMA Writes of a server: key, where, and how many bytes.
+fn written_in_pieces(c: &mut Conversation, pieces: &[(u32, u64, u32)]) {
+    for &(key, offset, length) in pieces {
+        let reth = Conversation::reth(key, address(key) + offset, length);
+        c.requested(S, Opcode::RC_RDMA_WRITE_ONLY, &reth, &vec![0; length as usize]);
+    }
+}
+
+/// A call of NULL whose reply of 24 bytes goes into a Reply chunk, at this place of it.
+fn long_reply_at(c: &mut Conversation, offset: u64) {
+    c.nfs();
+    c.send(C, &Rpc { reply: Some(vec![segment(5, 64)]), ..Rpc::msg(2, &null_call(2)) }.bytes());
+    let reth = Conversation::reth(5, address(5) + offset, 24);
+    c.requested(S, Opcode::RC_RDMA_WRITE_ONLY, &reth, &null_reply(2));
+    c.send(S, &Rpc { reply: Some(vec![segment(5, 24)]), proc: 1, ..Rpc::msg(2, &[]) }.bytes());
 }
 
 /// A call of NULL whose reply is the caller's.
@@ -734,12 +869,38 @@ fn read_inline(c: &mut Conversation, offered: bool) {
     c.send(S, &Rpc { writes: chunks(0), ..Rpc::msg(2, &payload) }.bytes());
 }
 
+/// A READ of NFS that fails: NFS3ERR_IO.
+fn read_refused(c: &mut Conversation) {
+    c.nfs();
+    let payload = words(&[2, 0, 2, 100_003, 3, 6, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, 512]);
+    c.send(C, &Rpc { writes: vec![vec![segment(5, 512)]], ..Rpc::msg(2, &payload) }.bytes());
+    let payload = words(&[2, 1, 0, 0, 0, 0, 5, 0]);
+    c.send(S, &Rpc { writes: vec![vec![segment(5, 0)]], ..Rpc::msg(2, &payload) }.bytes());
+}
+
+/// A WRITE of NFS of 4 bytes in the message, and the words of its reply behind the XID.
+fn write_answered(c: &mut Conversation, reply: &[u32]) {
+    c.nfs();
+    c.send(C, &Rpc::msg(2, &[&write_call(2, 4)[..], &[0; 4]].concat()).bytes());
+    c.send(S, &Rpc::msg(2, &words(&[&[2], reply].concat())).bytes());
+    c.null(3);
+}
+
 /// A READ of NFS that is answered with 8 bytes, of which the message has these words.
 fn read_of_nothing_inline(c: &mut Conversation, data: &[u32]) {
+    read_inline_with(c, 0, data);
+}
+
+/// A READ of NFS to the end of a file, which is marked with this word.
+fn read_at_end(c: &mut Conversation, eof: u32) {
+    read_inline_with(c, eof, &[1, 2]);
+}
+
+fn read_inline_with(c: &mut Conversation, eof: u32, data: &[u32]) {
     c.nfs();
     let payload = words(&[2, 0, 2, 100_003, 3, 6, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, 512]);
     c.send(C, &Rpc::msg(2, &payload).bytes());
-    c.send(S, &Rpc::msg(2, &words(&[&[2, 1, 0, 0, 0, 0, 0, 0, 8, 0, 8], data].concat())).bytes());
+    c.send(S, &Rpc::msg(2, &words(&[&[2, 1, 0, 0, 0, 0, 0, 0, 8, eof, 8], data].concat())).bytes());
     c.null(3);
 }
 
@@ -1066,6 +1227,10 @@ fn held_up(c: &mut Conversation, by: i64) {
         }
         c.timestamps = Some((made, 7));
         c.data(S, empty(10), &[]);
+        // the client acknowledges it by its own clock
+        c.frames.pop();
+        c.timestamps = Some(((c.now / MILLISECOND) as u32, 7));
+        c.tcp_ack(C, 0xffff);
         c.timestamps = None;
         c.data(C, empty(10), &[]);
     }
@@ -1114,17 +1279,22 @@ fn changed_fpdu(c: &mut Conversation, change: fn(&mut Vec<u8>)) {
 
 /// A WRITE over iWARP that the server fetches; true if it asks for as much as it is sent.
 fn iwarp_read(c: &mut Conversation, asked: bool) {
+    iwarp_read_of(c, if asked { 8 } else { 0 }, 0);
+}
+
+/// The same, of so many bytes, the response standing so far behind its place.
+fn iwarp_read_of(c: &mut Conversation, size: u32, displaced: u64) {
     c.smb_iwarp();
     c.smb2_negotiate();
-    let header = c.smb2_write(8, &[descriptor(0x52, 8)]);
-    if asked {
+    let header = c.smb2_write(8, &[descriptor(0x52, size.max(8))]);
+    if size > 0 {
         let mut request = Vec::new();
         let (sink_stag, source_stag) = (0x51, 0x52);
-        rdmap::ReadRequest { sink_stag, sink_offset: 0, size: 8, source_stag, source_offset: address(source_stag) }
+        rdmap::ReadRequest { sink_stag, sink_offset: 0, size, source_stag, source_offset: address(source_stag) }
             .emit(&mut request);
         c.fpdu(S, &Conversation::untagged(rdmap::Opcode::READ_REQUEST, true, 1, 1, 0, &request));
     }
-    c.fpdu(C, &Conversation::tagged(rdmap::Opcode::READ_RESPONSE, 0x51, 0, b"response"));
+    c.fpdu(C, &Conversation::tagged(rdmap::Opcode::READ_RESPONSE, 0x51, displaced, b"response"));
     c.reply(&header, 0, &Conversation::write_body(8));
 }
 
@@ -1392,6 +1562,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::Smb2Unanswered, |c| { c.smb(); c.echo_request(); c.wait(2 * SECOND); c.data(S, empty(1), &[]); }, |c| { c.smb(); c.echo(); c.wait(2 * SECOND); c.data(S, empty(1), &[]); }),
     (Rule::Smb2Session, |c| logon(c, 0xc000_006d), |c| logon(c, 0)),
     (Rule::Smb2Slow, |c| slow_echo(c, SECOND), |c| slow_echo(c, 0)),
+    (Rule::Smb2BreakKept, |c| oplock_kept(c, SECOND), |c| oplock_kept(c, SECOND / 2)),
     (Rule::Smb2Dialect, |c| { c.dialect = 0x0299; c.smb(); }, |c| c.smb()),
     (Rule::Smb2SessionId, |c| echo_in_session(c, 8), |c| echo_in_session(c, 7)),
     (Rule::Smb2IoError, |c| read_answered(c, 0xc000_0185, &Conversation::error_body()), |c| read_answered(c, 0xc000_0011, &Conversation::error_body())),
@@ -1419,6 +1590,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RpcUnanswered, |c| { c.nfs(); c.send(C, &Rpc::msg(2, &null_call(2)).bytes()); c.wait(2 * SECOND); c.null(3); }, |c| { c.nfs(); c.null(2); c.wait(2 * SECOND); c.null(3); }),
     (Rule::RpcSlow, |c| slow_null(c, SECOND), |c| slow_null(c, 0)),
     (Rule::RpcDelayed, |c| put_off(c, SECOND), |c| put_off(c, SECOND / 10)),
+    (Rule::NfsStable, |c| write_kept(c, 0), |c| write_kept(c, 2)),
     (Rule::NfsStateFlags, |c| sequence(c, 1), |c| sequence(c, 0x800)),
     (Rule::RpcIoError, |c| getattr(c, 5), |c| getattr(c, 70)),
     (Rule::RpcError, |c| getattr(c, 70), |c| getattr(c, 0)),
@@ -1543,14 +1715,29 @@ const MORE: &[(Rule, Make, Make)] = &[
     (Rule::Smb2Malformed, |c| create(c, 57, 400), |c| create(c, 57, 120)),
     (Rule::Smb2Malformed, |c| echo_with(c, |h| h.flags = flags::RELATED), |c| echo_with(c, |_| ())),
     (Rule::RdmaLength, |c| read_of_nothing(c, false), |c| read_of_nothing(c, true)),
+    (Rule::Smb2SessionId, |c| read_of_disk(c, (0, 0), (0, 8)), |c| read_of_disk(c, (7, 0), (7, 8))),
+    (Rule::Smb2SessionId, |c| read_of_disk(c, (7, 0), (0, 8)), |c| read_of_disk(c, (7, 0), (7, 8))),
+    (Rule::Smb2Reply, |c| read_of_disk(c, (7, 8), (7, 7)), |c| read_of_disk(c, (7, 8), (7, 8))),
+    (Rule::RdmaLength, |c| write_answered(c, &[1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0]), |c| write_answered(c, &[1, 0, 0, 0, 0, 0, 0, 0, 4, 2, 0, 0])),
+    (Rule::RpcMalformed, |c| write_answered(c, &[1, 0, 0, 0, 0, 0, 0, 0, 4, 3, 0, 0]), |c| write_answered(c, &[1, 0, 0, 0, 0, 0, 0, 0, 4, 2, 0, 0])),
+    (Rule::RpcMalformed, |c| write_answered(c, &[1, 2, 0, 0, 0, 0, 0, 0, 4, 2, 0, 0]), |c| write_answered(c, &[1, 0, 0, 0, 0, 0, 0, 0, 4, 2, 0, 0])),
+    (Rule::RpcMalformed, |c| null_answered(c, |r| r.payload = &[0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9]), |c| null_answered(c, |_| ())),
+    (Rule::RpcMalformed, |c| read_at_end(c, 2), |c| read_at_end(c, 1)),
     (Rule::RdmaOrder, |c| confirmed(c, Some(20_000_000)), |c| confirmed(c, None)),
     (Rule::RdmaLength, |c| read_in_pieces(c, [0, 0]), |c| read_in_pieces(c, [0, 512])),
     (Rule::RdmaLength, |c| read_in_pieces(c, [0, 256]), |c| read_in_pieces(c, [512, 0])),
     (Rule::RdmaLength, |c| read_longer(c, 2048), |c| read_longer(c, 512)),
+    // the reply announced none of the bytes
+    (Rule::RdmaKeyStale, |c| { cancelled(c); c.write(S, 5, 1024); }, cancelled),
+    (Rule::RdmaKeyStale, |c| { read_refused(c); c.write(S, 5, 512); }, read_refused),
     (Rule::RdmaOrder, |c| { c.smb(); let h = c.smb2_read(2, 1024, &[descriptor(5, 1024)]); c.message_invalidating(S, &Conversation::reply_bytes(&h, 0, 1, &Conversation::read_body(1024)), 5); c.write(S, 5, 1024); }, |c| invalidating(c, 0, Some(5))),
     (Rule::RdmaInvalidate, |c| nfs_invalidating(c, Some(5)), |c| nfs_invalidating(c, None)),
     (Rule::RdmaKeyPredictable, |c| reads(c, (1..17).map(|n| n * 0x100)), |c| reads(c, (1..16).map(|n| n * 0x100))),
     (Rule::RdmaKeyPredictable, |c| nfs_reads(c, 16), |c| nfs_reads(c, 15)),
+    (Rule::RcLength, |c| iwarp_read_of(c, 9, 0), |c| iwarp_read_of(c, 8, 0)),
+    (Rule::RcOpcode, |c| read_ended_by(c, 0x0d), |c| read_ended_by(c, 0x10)),
+    (Rule::BugCve202664268, |c| iwarp_read_of(c, 7, 0), |c| iwarp_read_of(c, 8, 0)),
+    (Rule::BugCve202664268, |c| iwarp_read_of(c, 8, 1), |c| iwarp_read_of(c, 8, 0)),
     (Rule::MpaIrdord, |c| mpa(c, enhanced(&[0, 1], false), enhanced(&[0, 1, 0, 1], true)), |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[0, 1, 0, 1], true))),
     (Rule::MpaIrdord, |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[], true)), |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[0, 1, 0, 0], true))),
     (Rule::MpaIrdord, |c| mpa(c, enhanced(&[0, 1, 0, 1], false), Startup { revision: 2, ..Conversation::startup(true) }), |c| mpa(c, enhanced(&[0, 1, 0, 1], false), Conversation::startup(true))),
@@ -1568,6 +1755,16 @@ const MORE: &[(Rule, Make, Make)] = &[
     (Rule::RpcrdmaWriteShape, |c| write_chunk(c, |r| r.writes = vec![vec![segment(5, 500), segment(6, 12)]]), |c| write_chunk(c, |_| ())),
     (Rule::RpcrdmaChunkLength, |c| read_chunk(c, 512, 509, |_| ()), |c| read_chunk(c, 512, 512, |_| ())),
     (Rule::RpcrdmaChunkLength, |c| read_chunk(c, 512, 509, |r| r.writes[0][0].length = 509), |c| read_chunk(c, 509, 509, |r| r.writes[0][0].length = 509)),
+    // what was closed is held no more; what is never given back is told in the end
+    (Rule::Smb2BreakKept, |c| oplock_crossed(c, Command::ECHO), |c| oplock_crossed(c, Command::CLOSE)),
+    (Rule::Smb2BreakKept, |c| oplock_crossed(c, Command::ECHO), |c| oplock_crossed(c, Command::LOGOFF)),
+    // who logs off and goes misses no reply; who waits long for it does
+    (Rule::CmDisconnect, |c| leaves(c, Command::ECHO, 0), |c| leaves(c, Command::LOGOFF, 0)),
+    (Rule::Smb2Unanswered, |c| leaves(c, Command::LOGOFF, 20 * SECOND), |c| leaves(c, Command::TREE_DISCONNECT, SECOND)),
+    // what is written twice leaves a hole elsewhere
+    (Rule::RpcrdmaChunkLength, |c| read_written(c, &[(5, 0, 256), (6, 0, 128), (6, 0, 128)]), |c| read_written(c, &[(6, 128, 128), (5, 0, 256), (6, 0, 128)])),
+    (Rule::RpcrdmaChunkLength, |c| read_written(c, &[(5, 0, 256), (6, 0, 255)]), |c| read_written(c, &[(5, 0, 256), (6, 0, 128), (6, 100, 156)])),
+    (Rule::RpcrdmaChunkLength, |c| long_reply_at(c, 4), |c| long_reply_at(c, 0)),
     (Rule::RpcrdmaChunkLength, |c| write_with(c, 62, |r| r.reads = vec![read_segment(68, 5, 60)]), |c| write_with(c, 62, |r| r.reads = vec![read_segment(68, 5, 64)])),
     (Rule::RpcrdmaDdp, |c| { c.nfs(); c.send(C, &Rpc { reads: vec![read_segment(40, 5, 64)], ..Rpc::msg(2, &null_call(2)) }.bytes()); c.send(S, &Rpc::msg(2, &null_reply(2)).bytes()); }, |c| call_with(c, |r| r.reads = vec![read_segment(68, 5, 64)])),
     (Rule::BugCve202689526, |c| write_with(c, 128, |r| r.reads = vec![read_segment(68, 5, 64), read_segment(100, 6, 64)]), |c| write_with(c, 128, |r| r.reads = vec![read_segment(68, 5, 64), read_segment(68, 6, 64)])),
@@ -1809,7 +2006,7 @@ fn says_it_wrote(c: &mut Conversation) {
 /// Pairs of rules that one violation breaks: the first is the root, and the other stands under it.
 #[test]
 fn what_follows_from_a_violation_stands_under_it() {
-    let cases: [(Make, Rule, Rule); 13] = [
+    let cases: [(Make, Rule, Rule); 14] = [
         (
             |c| first_data(c, DataTransfer { data_offset: 28, ..carrying(1, 60, 0) }, &[0; 64]),
             Rule::SmbdDataAlign,
@@ -1837,6 +2034,7 @@ fn what_follows_from_a_violation_stands_under_it() {
         // a description of memory that is cut short, and what is written there
         (|c| misdescribed(c), Rule::Smb2Channel, Rule::RdmaKeyUnknown),
         (|c| says_it_wrote(c), Rule::RdmaLength, Rule::RdmaInvalidate),
+        (|c| write_answered(c, &[1, 2, 0, 0, 0, 0, 0, 0, 4, 2, 0, 0]), Rule::RpcMalformed, Rule::RpcError),
     ];
     for (make, root, effect) in cases {
         let report = run(make);
@@ -1858,6 +2056,21 @@ fn a_version_that_is_refused_is_reported_with_its_range() {
     let told = "XID 0x00000002 was refused by the server: ERR_VERS, the responder speaks versions 1 to 1";
     assert_eq!(texts(Rule::RpcrdmaError), [told]);
     assert!(report.findings.iter().any(|f| f.severity == Severity::Error));
+}
+
+#[test]
+fn a_reply_that_came_before_is_told_as_a_second_one() {
+    let texts = |xids: [u32; 2]| {
+        let mut c = Conversation::default();
+        c.nfs();
+        c.null(2);
+        xids.iter().for_each(|xid| c.send(S, &Rpc::msg(*xid, &null_reply(*xid)).bytes()));
+        let report = common::analyze_frames(&c.frames).0;
+        let of_xid = report.findings.iter().filter(|f| f.rule == Rule::RpcrdmaXid);
+        of_xid.map(|f| (f.text.clone(), f.count)).collect::<Vec<_>>()
+    };
+    assert_eq!(texts([2, 2]), [("answered XID 0x00000002 a second time".to_owned(), 2)]);
+    assert_eq!(texts([7, 7]), [("answered XID 0x00000007, but there is no such call".to_owned(), 2)]);
 }
 
 #[test]
@@ -2055,22 +2268,36 @@ fn handshakes(c: &mut Conversation, times: usize) {
 #[test]
 fn a_rejection_is_held_against_its_sender_unless_that_waited_in_vain() {
     const TIMEOUT: u16 = 4;
-    for (end, reason, by, certainty) in [
-        (C, 28, Blame::Client, Certainty::Certain),
-        (S, 28, Blame::Server, Certainty::Certain),
-        (C, TIMEOUT, Blame::Unknown, Certainty::Guess),
-        (S, TIMEOUT, Blame::Unknown, Certainty::Guess),
+    for (end, reason, rule, by, certainty) in [
+        (C, 28, Rule::CmReject, Blame::Client, Certainty::Certain),
+        (S, 28, Rule::CmReject, Blame::Server, Certainty::Certain),
+        (C, TIMEOUT, Rule::CmTimeout, Blame::Unknown, Certainty::Guess),
+        (S, TIMEOUT, Rule::CmReject, Blame::Unknown, Certainty::Guess),
     ] {
         let mut c = Conversation::default();
         handshakes(&mut c, 3);
         c.cm_reject_by(end, reason);
         let report = common::analyze_frames(&c.frames).0;
-        let is_it = |f: &&rdmascope_analyzer::finding::Finding| f.rule == Rule::CmReject;
-        let found: Vec<_> = report.findings.iter().filter(is_it).map(|f| (f.by, f.certainty)).collect();
-        assert_eq!(found, [(by, certainty)], "{end} {reason}");
+        let is_it = |f: &&rdmascope_analyzer::finding::Finding| matches!(f.rule, Rule::CmReject | Rule::CmTimeout);
+        let found: Vec<_> = report.findings.iter().filter(is_it).map(|f| (f.rule, f.by, f.certainty)).collect();
+        assert_eq!(found, [(rule, by, certainty)], "{end} {reason}");
         let outcome = report.connections[0].outcome.as_ref().expect("it failed");
-        assert_eq!((outcome.blame(), outcome.cause), (by, Some((Rule::CmReject, by))), "{end} {reason}");
+        assert_eq!((outcome.blame(), outcome.cause), (by, Some((rule, by))), "{end} {reason}");
     }
+}
+
+/// A client that gives up its own request was refused nothing: the request had no answer.
+#[test]
+fn a_request_that_its_client_gives_up_was_not_answered() {
+    let mut c = Conversation::default();
+    c.cm_request(445);
+    c.wait(5 * SECOND);
+    c.cm_reject_by(C, 4);
+    let report = common::analyze_frames(&c.frames).0;
+    let of = report.findings.iter().filter(|f| f.rule.row().group != Group::Path);
+    let found: Vec<_> = of.map(|f| (f.rule, f.severity, f.by, f.certainty)).collect();
+    let told = (Rule::CmTimeout, Severity::Warn, Blame::Unknown, Certainty::IfNothingWasMissed);
+    assert_eq!(found, [told], "{:?}", report.findings);
 }
 
 #[test]

@@ -59,6 +59,8 @@ const READS: u32 = 16;
 const HELD_BACK: i64 = 50_000;
 /// ns for which TCP holds an acknowledgment back, at most, with some for the way: Linux up to 200 ms.
 const ACKNOWLEDGED_WITHIN: i64 = 220_000_000;
+/// ns that the way to a host and back may take: an acknowledgment that comes later than that was late itself.
+const LONGEST_WAY: i64 = 800_000_000;
 /// ns within which packets may have been on their way when the connection was broken off.
 const UNDER_WAY: i64 = 10_000_000;
 /// ns without an acknowledgment that are remembered.
@@ -821,6 +823,7 @@ impl ConnectionState {
         // without MPA, that is all there is to a connection
         let is_answered = is_heard && self.transport == Some(Transport::Tcp);
         let progress = Progress {
+            accepted: self.opening.rdma_opened,
             connected: self.established().is_some() || self.protocol() != Protocol::Unknown || is_answered,
             missed: self.missed.anything(),
             changed: self.opening.changed,
@@ -942,7 +945,7 @@ fn settled(
         exchange.reply_seen = exchange.reply_end;
         exchange.reply_end = Some(copy);
     }
-    let way = episodes.recent_round_trip(replier).unwrap_or(0);
+    let way = episodes.recent_round_trip(replier).filter(|way| *way <= LONGEST_WAY).unwrap_or(0);
     if let Some(request) = exchange.request(replier.peer(), *sequence, way) {
         let (first, last) = (exchange.request.frame, exchange.reply_end.map_or(0, |at| at.frame));
         let waiter = Waiter { exchange: exchange.id, command: exchange.command, first, last, time: 0 };
@@ -968,6 +971,9 @@ fn settled(
                 exchange.perhaps_recalled.saturating_sub(exchange.recalled),
             ),
         };
+        // what waits for something to happen is nobody's time
+        let waits = if exchange.is_poll() { exchange.time.of(Owner::Server) } else { 0 };
+        exchange.time = exchange.time.moved(Owner::Server, Owner::Unknown, waits);
     }
     upper.settled(exchange, replier);
     env.complete(exchange);

@@ -16,6 +16,8 @@ use crate::stored::{stored, stored_enum};
 use alloc::vec::Vec;
 use time::{Cut, Owner, Request, Time};
 
+/// ns by which a segment must be behind its sender's clock to have been held up on the way.
+pub(crate) const HELD_UP: i64 = 15_000_000;
 /// Episodes of one connection that are kept. Beyond that the cheapest of the older half are only counted.
 pub const EPISODES_MAX: usize = 512;
 
@@ -179,11 +181,13 @@ pub enum Cause {
     /// A port that is neither end's asked to pause what is sent to it. Which direction that is, the capture does not
     /// show.
     OtherPort,
+    /// The sender was asked to wait, because its receiver was not ready, and waited far longer.
+    SentLate,
 }
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Unknown,
         Self::LostBefore,
         Self::LostBehind,
@@ -202,6 +206,7 @@ impl Cause {
         Self::ReceiverPaused,
         Self::PriorityUnknown,
         Self::OtherPort,
+        Self::SentLate,
     ];
 
     /// The word of the reports for programs.
@@ -222,6 +227,7 @@ impl Cause {
             Self::Smb2Credits => "smb2_credits",
             Self::ReadDepth => "read_depth",
             Self::ReadResponse => "read_response",
+            Self::SentLate => "sent_late",
             Self::ReceiverPaused => "receiver_paused",
             Self::PriorityUnknown => "priority_unknown",
             Self::OtherPort => "other_port",
@@ -528,18 +534,26 @@ impl Episodes {
     }
 
     /// The clock of the capture was set between `since` and `until`: nothing is known of that time, and what held `by` up
-    /// then was nothing else.
+    /// then was nothing else, or by so much less.
     #[cold]
     pub fn clock_set(&mut self, by: End, since: At, until: At) {
+        let step = until.since(since);
         let is_wrong = |e: &&mut Episode| {
-            e.kind == Kind::HeldUp && e.by == Some(by) && e.begin.time >= since.time && e.end.is_some()
+            e.kind == Kind::HeldUp && e.by == Some(by) && e.end.is_some_and(|end| end.time >= until.time)
         };
-        let mut known = false;
-        for episode in self.kept.iter_mut().rev().take_while(|e| e.until() >= since.time).filter(is_wrong) {
-            (episode.kind, episode.by, known) = (Kind::Gap, None, true);
+        let (mut is_known, mut unknown) = (false, (since, until));
+        for episode in self.kept.iter_mut().rev().take_while(|e| e.until() >= until.time).filter(is_wrong) {
+            let begin = At { time: episode.begin.time.saturating_add(step), ..episode.begin };
+            if episode.until().saturating_sub(begin.time) < HELD_UP {
+                (episode.kind, episode.by, is_known) = (Kind::Gap, None, true);
+            } else {
+                unknown = (episode.begin, begin);
+                episode.begin = begin;
+            }
         }
-        if !known {
-            self.add(Episode { kind: Kind::Gap, begin: since, end: Some(until), ..Episode::default() });
+        if !is_known {
+            let (begin, end) = (unknown.0, Some(unknown.1));
+            self.add(Episode { kind: Kind::Gap, begin, end, ..Episode::default() });
         }
     }
 
@@ -749,7 +763,8 @@ stored_enum!(Cause {
     ReadResponse,
     ReceiverPaused,
     PriorityUnknown,
-    OtherPort
+    OtherPort,
+    SentLate
 });
 stored_enum!(Trigger { Unknown, Nak, RnrNak, Timeout, FastRetransmit, Rto });
 stored!(Episode {
@@ -782,18 +797,24 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_holds_nothing_up() {
-        let at = |time: i64| At { frame: 1, time };
-        let told = |kind: Kind, by: End, begin: i64| {
+        let at = |ms: i64| At { frame: 1, time: ms * 1_000_000 };
+        let told = |kind: Kind, by: End, begin: i64, end: i64| {
             let mut episodes = Episodes::default();
-            episodes.add(Episode { kind, by: Some(by), begin: at(begin), end: Some(at(90)), ..Episode::default() });
+            episodes.add(Episode { kind, by: Some(by), begin: at(begin), end: Some(at(end)), ..Episode::default() });
             episodes.clock_set(End::B, at(10), at(90));
-            episodes.iter().map(|e| (e.kind, e.by, e.begin.time)).collect::<Vec<_>>()
+            let ms = |ns: i64| ns / 1_000_000;
+            episodes.iter().map(|e| (e.kind, e.by, ms(e.begin.time), ms(e.until()))).collect::<Vec<_>>()
         };
-        let unknown = (Kind::Gap, None, 10);
-        assert_eq!(told(Kind::HeldUp, End::B, 10), [unknown]);
-        assert_eq!(told(Kind::HeldUp, End::B, 9), [(Kind::HeldUp, Some(End::B), 9), unknown], "before it");
-        assert_eq!(told(Kind::HeldUp, End::A, 10), [(Kind::HeldUp, Some(End::A), 10), unknown]);
-        assert_eq!(told(Kind::Nagle, End::B, 10), [(Kind::Nagle, Some(End::B), 10), unknown]);
+        let unknown = (Kind::Gap, None, 10, 90);
+        assert_eq!(told(Kind::HeldUp, End::B, 10, 90), [unknown]);
+        let of = |kind: Kind, by: End, begin: i64, end: i64| [(kind, Some(by), begin, end), unknown];
+        assert_eq!(told(Kind::HeldUp, End::B, 10, 89), of(Kind::HeldUp, End::B, 10, 89), "before it");
+        assert_eq!(told(Kind::HeldUp, End::A, 10, 90), of(Kind::HeldUp, End::A, 10, 90));
+        assert_eq!(told(Kind::Nagle, End::B, 10, 90), of(Kind::Nagle, End::B, 10, 90));
+        // what is longer was held up besides
+        assert_eq!(told(Kind::HeldUp, End::B, 6, 100), [(Kind::Gap, None, 6, 100)]);
+        let both = [(Kind::HeldUp, Some(End::B), 85, 100), (Kind::Gap, None, 5, 85)];
+        assert_eq!(told(Kind::HeldUp, End::B, 5, 100), both);
     }
 
     #[test]

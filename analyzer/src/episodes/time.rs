@@ -371,7 +371,7 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
     if episode.kind == Kind::Gap {
         return of_server && phase > SENDING && phase < REPLYING;
     }
-    if matches!(episode.kind, Kind::Idle | Kind::Congestion) {
+    if matches!(episode.kind, Kind::Idle | Kind::Congestion) && episode.cause != Cause::SentLate {
         return match (phase, episode.cause) {
             (RDMA, Cause::ReadResponse) => of_client && request.is_read,
             (_, Cause::ReadResponse) => false,
@@ -386,11 +386,12 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
         RDMA => !matches!(episode.kind, Kind::Credit | Kind::Interrupted) && (of_server || of_client),
         REPLYING.. => of_server,
         _ => {
-            // the request is on its way
-            let is_behind = match (episode.sequence, request.sequence[0]) {
-                (Some(lost), Some(mine)) => not_before(mine, lost),
-                _ => episode.begin.time <= from,
-            };
+            // the request is on its way: it waits for no credit any more
+            let is_behind = episode.kind != Kind::Credit
+                && match (episode.sequence, request.sequence[0]) {
+                    (Some(lost), Some(mine)) => not_before(mine, lost),
+                    _ => episode.begin.time <= from,
+                };
             // it comes out with the packets that were held up, once the server has heard that it may go on
             let share = (to.saturating_sub(episode.begin.time) / RELEASE_SHARE).max(0);
             let release = RELEASE.saturating_add(share).saturating_add(request.way.max(0));
@@ -543,12 +544,12 @@ mod tests {
         const SERVER: Option<End> = Some(End::B);
         let writes = request();
         let reads = Request { is_read: true, ..request() };
-        let rows: [(Kind, Cause, [&[usize]; 3]); 14] = [
+        let rows: [(Kind, Cause, [&[usize]; 3]); 15] = [
             // of the client's direction, of the server's, of both
             (Kind::Recovery, Cause::LostBefore, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),
             (Kind::Recovery, Cause::Needless, [&[], &[], &[]]),
             (Kind::Rnr, Cause::Needless, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),
-            (Kind::Credit, Cause::SmbDirectCredits, [&[0, 1], &[1, 3, 4, 5], &[0, 1, 3, 4, 5]]),
+            (Kind::Credit, Cause::SmbDirectCredits, [&[0], &[1, 3, 4, 5], &[0, 1, 3, 4, 5]]),
             (Kind::Credit, Cause::Smb2Credits, [&[], &[], &[]]),
             (Kind::Credit, Cause::RpcRdmaCredits, [&[], &[], &[]]),
             (Kind::Interrupted, Cause::Unknown, [&[0, 1], &[1, 3, 4, 5], &[0, 1, 3, 4, 5]]),
@@ -556,6 +557,7 @@ mod tests {
             (Kind::Pause, Cause::Unknown, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),
             (Kind::Gap, Cause::Unknown, [&[], &[1, 2, 3], &[1, 2, 3]]),
             (Kind::Idle, Cause::Unknown, [&[0], &[4, 5], &[0, 4, 5]]),
+            (Kind::Idle, Cause::SentLate, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),
             (Kind::Silence, Cause::Unknown, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),
             (Kind::Nagle, Cause::Unknown, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),
             (Kind::ZeroWindow, Cause::Unknown, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),

@@ -83,6 +83,8 @@ const ICRC_TRUSTED: u32 = 8;
 const ASKS_AGAIN: i64 = 1_000_000;
 /// The smallest path MTU, in bytes.
 const MTU_LEAST: u32 = 256;
+/// The largest one (IBA 9.6.5.1.1).
+const MTU_MOST: u32 = 4096;
 /// Packets of its own after which an end that has never acknowledged anything is there, and does not acknowledge.
 const SPEAKS: u64 = 8;
 /// Packets with a wrong invariant CRC that the receiver took all the same, after which its value says nothing.
@@ -210,12 +212,19 @@ pub enum IbFact {
         /// Part of the message that the packet is which shows it.
         part: Part,
     },
+    /// The last Response to a Read says that it is this part of it.
+    ReadNotEnded(Part),
     /// The Responses to a Read have another length than was asked for.
     OtherReadLength {
         /// Length that the Read Request says.
         asked: u32,
         /// Bytes that came.
         came: u32,
+    },
+    /// A packet is longer than any path MTU is.
+    BeyondMtu {
+        /// Bytes of its payload.
+        length: u32,
     },
     /// Packets were acknowledged that this end's peer never sent.
     AckedUnsent {
@@ -567,19 +576,24 @@ impl IbFlow {
     }
 
     /// A packet has so many bytes of payload. One that is not the last of its message is as long as the path MTU, and
-    /// none is longer (IBA 9.7.4.1.6), whatever CM said.
+    /// none is longer (IBA 9.7.4.1.6), whatever CM said. Returns false if it is longer than any path MTU.
     #[inline]
-    fn shows_mtu(&mut self, is_full: bool, length: u32) {
-        if length > 0 && (is_full && !self.is_mtu_seen || self.mtu.is_some_and(|mtu| length > mtu)) {
-            self.learn_mtu(is_full, length);
+    fn shows_mtu(&mut self, is_full: bool, length: u32) -> bool {
+        let is_longer = self.mtu.is_some_and(|mtu| length > mtu);
+        if length > 0 && (is_full && !self.is_mtu_seen || is_longer) {
+            return self.learn_mtu(is_full, length);
         }
+        true
     }
 
     #[cold]
-    fn learn_mtu(&mut self, is_full: bool, length: u32) {
+    fn learn_mtu(&mut self, is_full: bool, length: u32) -> bool {
+        if length > MTU_MOST || !is_full && self.is_mtu_seen {
+            return length <= MTU_MOST;
+        }
         self.is_mtu_seen |= is_full;
         let known = self.mtu.replace(if is_full { length } else { length.next_power_of_two() });
-        let Some(mtu) = self.mtu.filter(|mtu| known.is_some_and(|known| known != *mtu)) else { return };
+        let Some(mtu) = self.mtu.filter(|mtu| known.is_some_and(|known| known != *mtu)) else { return true };
         // Reads that wait have another number of Responses than was thought
         for sender in &mut self.senders {
             for read in sender.reads.iter_mut().filter(|read| read.span_known && !read.is_done) {
@@ -592,6 +606,7 @@ impl IbFlow {
                 }
             }
         }
+        true
     }
 
     /// The range of PSNs that an acknowledgment of `by`'s requests may have now: used to find which flows belong
@@ -1121,7 +1136,9 @@ impl IbFlow {
     ) {
         let number = packet.bth.psn;
         self.requests[by.index()].0 += 1;
-        self.shows_mtu(matches!(row.part, bth::Part::First | bth::Part::Middle), packet.payload_length);
+        if !self.shows_mtu(matches!(row.part, bth::Part::First | bth::Part::Middle), packet.payload_length) {
+            sink.fact(at, by, IbFact::BeyondMtu { length: packet.payload_length });
+        }
         if !self.senders[by.index()].held.is_empty() && self.senders[by.index()].next != Some(number) {
             // packets that waited for their copies get none
             self.drain(by, None, t, sink);
@@ -2151,7 +2168,9 @@ impl IbFlow {
     ) {
         let number = packet.bth.psn;
         let part = part_of(row);
-        self.shows_mtu(matches!(part, Part::First | Part::Middle), packet.payload_length);
+        if !self.shows_mtu(matches!(part, Part::First | Part::Middle), packet.payload_length) {
+            sink.fact(at, by, IbFact::BeyondMtu { length: packet.payload_length });
+        }
         let mtu = self.mtu;
         let requester = by.peer();
         let (round_trip, is_old) = (self.round_trip[requester.index()], self.is_old);
@@ -2320,8 +2339,13 @@ impl IbFlow {
             let end = if read.span_known { end } else { psn::add(number, 1) };
             read.is_done = true;
             let is_plain = read.again.is_none() && read.late.0 == 0 && read.gap == At::default();
-            if is_plain && part.ends() && read.received != read.length && sender.bad_responses.is_empty() {
+            let is_plain = is_plain && sender.bad_responses.is_empty();
+            if is_plain && part.ends() && read.received != read.length {
                 sink.fact(at, by, IbFact::OtherReadLength { asked: read.length, came: read.received });
+            }
+            // all its bytes are there, so that its last packet is not only taken for that
+            if is_plain && ahead == 0 && !part.ends() && read.received >= read.length {
+                sink.fact(at, by, IbFact::ReadNotEnded(part));
             }
             let asked = read.asked;
             // they are answered in order: the requester had the missing Responses of earlier ones, if it could have
@@ -3599,6 +3623,20 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_beyond_the_path_mtu_changes_nothing_that_is_known() {
+        let mut wire = Wire::default();
+        wire.flow.path_mtu(4096);
+        wire.packet(End::A, ONLY, 10, None, &[0; 4096]);
+        assert_eq!(wire.count(|fact| matches!(fact, IbFact::BeyondMtu { .. })), 0);
+        wire.packet(End::A, ONLY, 11, None, &[0; 4100]).memory(READ, 12, 8192, &[]);
+        assert_eq!((wire.flow.mtu, wire.sender().next), (Some(4096), Some(14)), "two Responses");
+        assert_eq!(wire.count(|fact| matches!(fact, IbFact::BeyondMtu { length: 4100 })), 1);
+        let mut wire = Wire::default();
+        wire.packet(End::A, FIRST, 10, None, &[0; 1024]).packet(End::A, LAST, 11, None, &[0; 1028]);
+        assert_eq!(wire.flow.mtu, Some(1024), "it is not the longer one that is wrong, or both are");
+    }
+
+    #[test]
     fn where_requests_go_on_behind_a_read_of_unknown_length() {
         // the answer has one packet, or as many as the smallest path MTU makes
         let behind = |psn: u32| {
@@ -4077,6 +4115,30 @@ mod tests {
         };
         assert_eq!(lengths(&[256, 256]), None);
         assert_eq!(lengths(&[256, 100]), Some((512, 356)));
+    }
+
+    #[test]
+    fn answers_to_reads_end_with_a_last_packet() {
+        let told = |opcodes: &[u8], length: usize| {
+            let mut wire = Wire::default();
+            wire.only(10).read(11, opcodes.len() as u32);
+            for (n, opcode) in opcodes.iter().enumerate() {
+                let length = if n + 1 == opcodes.len() { length } else { 256 };
+                wire.packet(End::B, *opcode, 11 + n as u32, None, &vec![0; length]);
+            }
+            let not_ended = |fact: &IbFact| if let IbFact::ReadNotEnded(part) = fact { Some(*part) } else { None };
+            wire.heard.facts.iter().find_map(not_ended)
+        };
+        assert_eq!(told(&[RESPONSE_FIRST, RESPONSE_LAST], 256), None);
+        assert_eq!(told(&[RESPONSE_FIRST, RESPONSE_FIRST], 256), Some(Part::First));
+        assert_eq!(told(&[RESPONSE_FIRST, RESPONSE_MIDDLE], 260), Some(Part::Middle));
+        assert_eq!(told(&[RESPONSE_FIRST, RESPONSE_MIDDLE], 255), None, "more may come");
+        assert_eq!([told(&[RESPONSE_ONLY], 256), told(&[RESPONSE_FIRST], 256)], [None, Some(Part::First)]);
+        // asked for once more, they come again
+        let mut wire = Wire::default();
+        wire.only(10).read(11, 2).response(RESPONSE_FIRST, 11).after(ASKS_AGAIN).read(11, 2);
+        wire.after(MS).response(RESPONSE_FIRST, 11).response(RESPONSE_FIRST, 12);
+        assert_eq!(wire.count(|fact| matches!(fact, IbFact::ReadNotEnded(_))), 0);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 
 use super::copies::{Copies, DoubleDetector, Ids, Shown, is_mirrored, mark, may_be_mirrored};
 use super::losses::{ALL_CHANGED, BySender, LossView, Losses, Tally, are_changed, tallied};
-use super::mpa::{Evidence, Framed, Framer, Recognition};
+use super::mpa::{self, Evidence, Framed, Framer, Recognition};
 use super::repair::{Acknowledged, Over, Repair, SegmentKind, Sent};
 use super::tcp::{self, Event, Stream};
 use crate::missed::BEHIND_MAX;
@@ -149,7 +149,16 @@ pub enum FlowFact<'a> {
     ReadLonger {
         /// Bytes that were asked for.
         asked: u32,
+        /// Where it ends, in bytes from the beginning of what was asked for.
+        sent: u64,
         /// Bytes that came up to here.
+        came: u64,
+    },
+    /// A Read Response ends before the end of what was asked for.
+    ReadShorter {
+        /// Bytes that were asked for.
+        asked: u32,
+        /// Where it ends, in bytes from the beginning of what was asked for.
         sent: u64,
     },
     /// A Read Response to no Read Request that was seen.
@@ -426,6 +435,13 @@ impl TcpFlow {
                     self.repairs[by.index()].misses(end, count);
                 }
                 out.fact(end, by, FlowFact::Gap(gap));
+            } else if self.streams[by.index()].is_open() {
+                // the connection ends, or the capture, before it is known what became of the bytes
+                out.fact(end, by, FlowFact::Cut);
+            }
+            if self.streams[by.index()].is_fin_unseen() {
+                let gap = Gap { at: end, by, count: 1, receiver_had_them: true, is_asked: false };
+                out.fact(end, by, FlowFact::Gap(gap));
             }
             if let Some(since) = self.zero_window_since[by.index()].take() {
                 out.fact(self.last, by, FlowFact::ZeroWindow { since, is_open: false });
@@ -555,6 +571,9 @@ impl TcpFlow {
             let (repair, losses) = (&mut self.repairs[by.peer().index()], &mut self.losses[by.peer().index()]);
             repair.acknowledged(&acknowledgment, losses, &mut |over| out.fact(at, by.peer(), FlowFact::Over(over)));
             out.acknowledged(at, by.peer(), segment.ack);
+        } else if flags & ACK != 0 {
+            let (stream, mut follow) = self.parts(at, by.peer(), segment.payload, options, t, out);
+            stream.acknowledged_perhaps(segment.ack, &mut |e| follow.event(e));
         }
         if segment.payload_length > 0 {
             self.checked_good[by.index()] += u32::from(segment.check == Check::Good);
@@ -638,6 +657,9 @@ impl TcpFlow {
                     was,
                 };
                 let way = self.round_trip[by.index()].unwrap_or(0);
+                if segment.are_options_cut && segment.timestamps.is_none() {
+                    self.repairs[by.index()].unclocked();
+                }
                 if let Some(over) = self.repairs[by.index()].sent(&sent, way, &mut self.losses[by.index()]) {
                     out.fact(at, by, FlowFact::Over(over));
                 }
@@ -1161,7 +1183,11 @@ impl<T: Trace, S: FlowSink> Emitter<'_, T, S> {
             return self.fact(FlowFact::Dropped);
         }
         if fpdu.ulpdu_length == 0 {
-            // ready to receive, RFC 6581 9.4
+            // ready to receive, RFC 6581 9.4: padding of 0 follows, and no header
+            if bytes.len() > 3 && mpa::plausible(bytes) {
+                self.messages.lost(self.by);
+                self.fact(FlowFact::DdpShort { length: 0 });
+            }
             return;
         }
         let Ok((_, message)) = rdmap::parse(fpdu.ulpdu, self.t) else {
@@ -1229,6 +1255,8 @@ struct Read {
     request: ReadRequest,
     /// Sink offset of the next byte.
     next: u64,
+    /// Bytes that came, those that the capture missed among them.
+    came: u64,
     /// Its Response may have been lost by the capture.
     stale: bool,
 }
@@ -1325,8 +1353,10 @@ impl Messages {
     /// Joins a Read Response to its request.
     fn read_response(&mut self, op: &mut RdmaOp<'_>, b: Tagged, last: bool, emit: &mut impl FnMut(FlowFact<'_>)) {
         let reads = &mut self.halves[op.by.peer().index()].reads;
+        // right behind the end of one whose Response may not have been captured begins that of the next
         let within = |r: &Read| {
-            r.request.sink_stag == b.stag && b.offset.wrapping_sub(r.request.sink_offset) <= r.request.size.into()
+            let (into, size) = (b.offset.wrapping_sub(r.request.sink_offset), u64::from(r.request.size));
+            r.request.sink_stag == b.stag && (into < size || into == size && (!r.stale || size == 0))
         };
         let Some(mut n) = reads.iter().position(within) else {
             op.part = Part::of(false, last);
@@ -1342,11 +1372,14 @@ impl Messages {
             emit(step(read.next, b.offset));
         }
         read.next = b.offset.wrapping_add(op.length.into());
-        read.stale = false;
         let into = b.offset.wrapping_sub(read.request.sink_offset);
         let (asked, sent) = (read.request.size, into.saturating_add(op.length.into()));
+        read.came = if read.stale { into } else { read.came }.saturating_add(op.length.into());
+        read.stale = false;
         if sent > asked.into() {
-            emit(FlowFact::ReadLonger { asked, sent });
+            emit(FlowFact::ReadLonger { asked, sent, came: read.came });
+        } else if last && sent < asked.into() {
+            emit(FlowFact::ReadShorter { asked, sent });
         }
         op.part = Part::of(into == 0, last);
         op.placement =
@@ -1384,7 +1417,7 @@ impl Messages {
                 if reads.len() >= reads_limit.max(1) {
                     reads.pop_front();
                 }
-                reads.push_back(Read { number: op.read, request, next: request.sink_offset, stale: false });
+                reads.push_back(Read { number: op.read, request, next: request.sink_offset, came: 0, stale: false });
                 if reads.len() > 1 {
                     emit(FlowFact::ReadsOutstanding(reads.iter().filter(|r| !r.stale).count() as u32));
                 }
@@ -2433,6 +2466,56 @@ mod tests {
     }
 
     #[test]
+    fn without_the_clock_that_was_cut_off_nobody_waited_for_an_acknowledgment() {
+        let nagle = |are_options_cut: bool, timestamps: Option<(u32, u32)>| {
+            let mut talk = Talk::new();
+            let mut pass = |ns: i64, by: End, seq: u32, payload_length: u32| {
+                let [seq, ack] =
+                    if by == End::A { [ISN[0].wrapping_add(seq), ISN[1]] } else { [ISN[1], ISN[0].wrapping_add(seq)] };
+                let segment = Segment {
+                    flags: ACK,
+                    window: 9,
+                    seq,
+                    ack,
+                    payload_length,
+                    are_options_cut,
+                    timestamps,
+                    ..Segment::default()
+                };
+                talk.now += ns;
+                let at = At { frame: 9, time: talk.now };
+                talk.flow.segment(at, by, &segment, &talk.options, &mut Off, &mut talk.seen);
+            };
+            pass(1000, End::A, 0, 10);
+            pass(40_000_000, End::B, 10, 0);
+            pass(100_000, End::A, 10, 10);
+            talk.flow.losses[0].as_deref().map_or(0, |losses| losses.nagle.count)
+        };
+        assert_eq!([nagle(false, None), nagle(true, None), nagle(true, Some((7, 7)))], [1, 0, 1]);
+    }
+
+    #[test]
+    fn a_length_of_nothing_before_a_header_is_too_short() {
+        let short = |change: fn(&mut Vec<u8>)| {
+            let (mut a, b) = opened(0, 0);
+            a.send("one").send("two");
+            let mut fpdu = Script::new(false, false);
+            fpdu.msn = a.msn;
+            change(&mut fpdu.send("three").bytes);
+            a.msn = fpdu.msn;
+            a.bytes.extend(fpdu.bytes);
+            a.send("four").send("five");
+            let mut talk = Talk::new();
+            talk.both(&a, &b, 1400);
+            talk.count("DdpShort")
+        };
+        assert_eq!(short(|_| ()), 0);
+        assert_eq!(short(|fpdu| fpdu[..2].copy_from_slice(&[0, 0])), 1);
+        // one that has nothing
+        assert_eq!(short(|fpdu| *fpdu = vec![0; 8]), 0);
+    }
+
+    #[test]
     fn numbers_and_offsets_of_a_queue() {
         // queue, number, offset, length, last: what is told, and if a message begins
         let follow = |segments: &[(u32, u32, u32, u32, bool)]| {
@@ -2525,6 +2608,24 @@ mod tests {
         };
         assert_eq!([response(0x100), response(0xff), response(0x101)], [(0, 0, 0), (1, 0, 0), (0, 1, 0)]);
         assert_eq!([response(0x10a), response(0x10b)], [(0, 1, 0), (1, 0, 0)]);
+        // two into one buffer, the first of which is not captured: neither is longer or shorter than was asked for
+        let two = |is_seen: bool| {
+            let (mut a, mut b) = opened(0, 0);
+            a.read((0x51, 0), (0x52, 0), 3).read((0x51, 3), (0x52, 3), 5);
+            b.send("one");
+            let from = b.bytes.len();
+            b.segment(&tagged(Opcode::READ_RESPONSE, true, 0x51, 0, b"abc"));
+            let to = b.bytes.len();
+            b.segment(&tagged(Opcode::READ_RESPONSE, true, 0x51, 3, b"defgh")).send("two").send("three");
+            let mut talk = Talk::new();
+            talk.part(End::A, 0, &a.bytes).part(End::B, 0, &b.bytes[..from]);
+            if is_seen {
+                talk.part(End::B, from, &b.bytes[from..to]);
+            }
+            talk.ack(End::A, b.bytes.len()).part(End::B, to, &b.bytes[to..]);
+            (talk.count("Gap"), talk.count("ReadLonger"), talk.count("ReadShorter"), talk.count("ReadUnknown"))
+        };
+        assert_eq!([two(true), two(false)], [(0, 0, 0, 0), (1, 0, 0, 0)]);
         // so many are remembered, and told if there are several
         let limited = |limit: usize| {
             let (mut a, mut b) = opened(0, 0);

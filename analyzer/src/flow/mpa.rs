@@ -780,7 +780,7 @@ fn marker_part(position: u32) -> u8 {
 
 /// True if these can be the first bytes of an FPDU, as many as there are.
 #[inline]
-fn plausible(fpdu: &[u8]) -> bool {
+pub(super) fn plausible(fpdu: &[u8]) -> bool {
     match *fpdu {
         // DDP version 1, RDMAP version 0 or 1, an opcode that is defined
         [_, _, ddp, rdmap, ..] => ddp & 0x3f == 0x01 && rdmap & 0xb0 == 0 && rdmap & 0xf <= 0xb,

@@ -9,9 +9,11 @@
 use super::losses::{Losses, Speaks, Unanswered};
 use super::recovery::HELD_BACK;
 use super::sizes::{NeverCame, Sizes, Stuck};
+use crate::episodes::HELD_UP;
 use crate::op::At;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// Segments sent again whose fate is open, at most.
 const OPEN_MAX: usize = 256;
@@ -36,14 +38,18 @@ const DELAYED_ACK_MAX: i64 = 600_000_000;
 /// ns after a delayed acknowledgment within which a sender that waited for it sends, beside the way there and back.
 const PROMPTLY: i64 = 500_000;
 
-/// ns by which a segment must be behind its sender's clock to have been held up on the way.
-const HELD_UP: i64 = 15_000_000;
-/// ns by which the clock of a capture is set at least, if both directions are late.
+/// ns by which both directions are late at least, if the clock of a capture was set. Queues of both directions make less.
 const STEP_LEAST: i64 = 100_000_000;
 /// ns by which the delays of both directions differ at most, if the clock was set.
 const STEP_JITTER: i64 = 5_000_000;
 /// The same as a part of the step.
 const STEP_SHARE: i64 = 16;
+/// The same of a long step, whose first segments may have been held up besides.
+const STEP_HELD_SHARE: i64 = 2;
+/// ns within which a short delay of each direction is none by chance.
+const STEP_SOON: i64 = 100_000_000;
+/// Segments of both directions that stay late, at least, if the clock was set.
+const STEP_LASTING: u8 = 4;
 /// ns of a timestamp's tick: all stacks in use count milliseconds. A clock that does not is not read.
 const TICK: i64 = 1_000_000;
 /// ns that the clock of a sender is watched before it is trusted.
@@ -83,7 +89,12 @@ impl Clock {
             }
             return None;
         }
-        Some(delay.saturating_sub(self.least[0].min(self.least[1])))
+        Some(delay.saturating_sub(self.least()))
+    }
+
+    /// The least delay of late, in ns, against the first segment.
+    fn least(&self) -> i64 {
+        self.least[0].min(self.least[1])
     }
 
     /// From now on, all is so much later on the capture's clock.
@@ -96,34 +107,59 @@ impl Clock {
     }
 }
 
-/// Segments that were held up, as it seems, since the peer was heard last.
-#[derive(Clone, Copy, Debug)]
-struct HeldUp {
-    /// Time at which the first was made, and of its capture.
-    since: At,
-    until: At,
-    delay: i64,
-    count: u32,
-    /// The part of it that is counted.
-    time: i64,
+/// What is late, as it seems.
+#[derive(Clone, Debug, Default)]
+struct Lateness {
+    /// Segments that were held up since the peer was heard last: their times, delays, the parts of these that are counted,
+    /// and the time of the segment before, in ns.
+    held_up: Vec<(At, i64, i64, i64)>,
+    stepped: Option<Stepped>,
 }
+
+/// Segments of [`Lateness`] that are remembered.
+const HELD_UP_MAX: usize = 64;
 
 /// The clock of the peer's timestamps.
 #[derive(Clone, Copy, Debug)]
 struct PeerClock {
     clock: Clock,
     newest: u32,
-    /// Delay of the newest segment, in ns, and if that had data.
-    last: Option<(i64, bool)>,
+    /// Time and delay of the newest segment, in ns, and if that had data; `None` of one that was not late.
+    late: Option<(i64, i64, bool)>,
 }
 
-impl PeerClock {
-    /// True if the peer's newest segment is late by as much, and by more than the ways of both directions are at once.
-    fn is_as_late(&self, delay: i64) -> bool {
-        let jitter = STEP_JITTER.max(delay / STEP_SHARE);
-        let is_same = |late: i64| late.saturating_sub(delay).saturating_abs() <= jitter;
-        delay >= STEP_LEAST && self.last.is_some_and(|(late, _)| is_same(late))
-    }
+/// The part of two delays at the same time, one of each direction, by which the clock of the capture was set, as it
+/// seems; in ns.
+fn step(mine: i64, peers: i64) -> Option<i64> {
+    let step = mine.min(peers);
+    (step >= STEP_LEAST && differ(mine, peers) <= step / STEP_HELD_SHARE).then_some(step)
+}
+
+/// True if two delays alone say that the clock was set: both are long, and the same but for the ways of the segments.
+fn is_told(mine: i64, peers: i64) -> bool {
+    let step = mine.min(peers);
+    step >= STEP_LEAST && differ(mine, peers) <= STEP_JITTER.max(step / STEP_SHARE)
+}
+
+/// True if the clock can have been set by so many ns between two segments, at `before` ns and at `late`: in a queue that
+/// grows, each is a little later than the last.
+const fn is_between(before: i64, late: At, by: i64) -> bool {
+    late.time.saturating_sub(before) >= by.saturating_sub(STEP_JITTER)
+}
+
+const fn differ(a: i64, b: i64) -> i64 {
+    a.saturating_sub(b).saturating_abs()
+}
+
+/// Both directions were late at the same time: it is the clock of the capture if they stay so.
+#[derive(Clone, Copy, Debug)]
+struct Stepped {
+    since: At,
+    until: At,
+    /// The least delays of the sender's clock and of its peer's, by which those that are not late any more show.
+    least: [i64; 2],
+    /// Segments since then, of the sender and its peer.
+    segments: [u8; 2],
 }
 
 /// A retransmitted segment.
@@ -148,8 +184,13 @@ struct Retransmission {
 }
 
 impl Retransmission {
-    fn over(&self, until: At) -> Over {
-        let Self { since, seq: sequence, end, at: copy, is_filled, is_reported, .. } = *self;
+    /// It was acknowledged; to the receiver and back takes `way` ns at least. An acknowledgment that comes too soon for
+    /// the last copy is that of the one before.
+    fn over(&self, acked: At, way: Option<i64>) -> Over {
+        let Self { since, seq: sequence, end, is_filled, is_reported, .. } = *self;
+        let is_of_last = acked.since(self.latest) >= way.unwrap_or(0) / 2;
+        let copy = if is_of_last { self.latest } else { self.at };
+        let until = self.repaired(acked, way);
         Over::Recovery { since, until, sequence, bytes: end.wrapping_sub(sequence), copy, is_filled, is_reported }
     }
 
@@ -249,8 +290,17 @@ pub enum Over {
         /// Time of its capture.
         until: At,
     },
-    /// Nothing: the clock of the capture was set. What was said to be held up since then was not.
+    /// Nothing: the clock of the capture was set, as it seems. What was said to be held up since then was not.
     ClockStep {
+        /// Time of the next segment, less the step.
+        since: At,
+        /// Time of its capture.
+        until: At,
+        /// True if it is sure enough to be told.
+        is_told: bool,
+    },
+    /// Nothing: that was so.
+    ClockSet {
         /// Time of the next segment, less the step.
         since: At,
         /// Time of its capture.
@@ -305,8 +355,10 @@ pub struct Repair {
     since_data: bool,
     clock: Option<Clock>,
     peers_clock: Option<Box<PeerClock>>,
-    held_up: Option<Box<HeldUp>>,
+    lateness: Option<Box<Lateness>>,
     held_up_until: i64,
+    /// Time of the newest segment with data that was not late.
+    punctual: i64,
     /// The shortest time from data to its acknowledgment, in ns.
     round_trip: Option<i64>,
     /// Sizes of the sender's segments.
@@ -333,6 +385,8 @@ impl Repair {
             delayed: now.delayed,
             clock: now.clock,
             peers_clock: now.peers_clock,
+            punctual: now.punctual,
+            lateness: now.lateness,
             round_trip: now.round_trip,
             ..before
         };
@@ -363,58 +417,131 @@ impl Repair {
     /// the other direction shows as well.
     #[cold]
     fn late(&mut self, at: At, delay: i64, losses: &mut Option<Box<Losses>>) -> Option<Over> {
-        let since = At { frame: at.frame, time: at.time.saturating_sub(delay) };
-        if let Some((late, has_data)) =
-            self.peers_clock.as_ref().filter(|peer| peer.is_as_late(delay)).and_then(|p| p.last)
+        let since = |delay: i64| At { frame: at.frame, time: at.time.saturating_sub(delay) };
+        let before = self.newest.map_or(0, |(newest, _)| newest.time);
+        // one of them that was punctual after the peer's shows that each was held up by itself
+        let peers = self.peers_clock.as_ref().and_then(|peer| peer.late).filter(|(time, ..)| *time > self.punctual);
+        if let Some((time, late, has_data)) = peers
+            && let Some(by) = step(delay, late)
+            // what is not the same may be chance, if it was long ago
+            && (is_told(delay, late) || at.time.saturating_sub(time) <= STEP_SOON)
+            && is_between(before, at, by)
         {
-            self.step(delay, late);
+            let is_told = is_told(delay, late);
+            self.step(since(by), at, by, is_told || has_data);
             // with data, the direction of the peer tells it
-            return (!has_data).then_some(Over::ClockStep { since, until: at });
+            return (!has_data).then_some(Over::ClockStep { since: since(by), until: at, is_told });
         }
         let losses = losses.get_or_insert_default();
         losses.held_up.add(at, 1);
         // one wait, however many segments came out of it
-        let begun = since.time.max(self.held_up_until);
+        let begun = since(delay).time.max(self.held_up_until);
         let time = (at.time - begun).max(0);
         losses.held_up_time = losses.held_up_time.saturating_add(time);
         self.held_up_until = at.time;
-        let held = self.held_up.get_or_insert_with(|| Box::new(HeldUp { since, until: at, delay, count: 0, time: 0 }));
-        held.count += 1;
-        held.time = held.time.saturating_add(time);
-        Some(Over::HeldUp { since, until: at })
+        let lateness = self.lateness.get_or_insert_default();
+        if lateness.held_up.len() < HELD_UP_MAX {
+            lateness.held_up.push((at, delay, time, before));
+        }
+        Some(Over::HeldUp { since: since(delay), until: at })
     }
 
-    /// The clock of the capture was set: segments of both directions are later from now on.
-    fn step(&mut self, mine: i64, peers: i64) {
+    /// The clock of the capture was set, as it seems: segments of both directions are later from now on. If it was not
+    /// told, it is as soon as they were late for long enough.
+    fn step(&mut self, since: At, until: At, by: i64, is_told: bool) {
+        let mut least = [0; 2];
         if let Some(clock) = &mut self.clock {
-            clock.step(mine);
+            clock.step(by);
+            least[0] = clock.least();
         }
         if let Some(peer) = &mut self.peers_clock {
-            peer.clock.step(peers);
-            peer.last = None;
+            peer.clock.step(by);
+            peer.late = None;
+            least[1] = peer.clock.least();
+        }
+        let stepped = (!is_told).then_some(Stepped { since, until, least, segments: [0; 2] });
+        if stepped.is_some() || self.lateness.is_some() {
+            self.lateness.get_or_insert_default().stepped = stepped;
         }
     }
 
     /// The peer's clock, in an acknowledgment. If that is as late as what was held up before it, nothing was.
     #[inline]
-    fn heard(&mut self, at: At, timestamp: u32, has_data: bool, losses: &mut Option<Box<Losses>>) -> Option<Over> {
-        let new = || Box::new(PeerClock { clock: Clock::new(at.time, timestamp), newest: timestamp, last: None });
+    fn heard(
+        &mut self,
+        at: At,
+        timestamp: u32,
+        has_data: bool,
+        losses: &mut Option<Box<Losses>>,
+        emit: &mut impl FnMut(Over),
+    ) {
+        let new = || Box::new(PeerClock { clock: Clock::new(at.time, timestamp), newest: timestamp, late: None });
         let peer = self.peers_clock.get_or_insert_with(new);
         if before(timestamp, peer.newest) {
             // captured once more, or overtaken
-            return None;
+            return;
         }
         peer.newest = timestamp;
-        peer.last = peer.clock.delay(at.time, timestamp).map(|late| (late, has_data));
-        let held = self.held_up.take()?;
-        let (late, _) = peer.last.filter(|_| peer.is_as_late(held.delay))?;
-        self.step(held.delay, late);
-        if let Some(losses) = losses {
-            (1..held.count).for_each(|_| losses.held_up.retract());
-            losses.held_up.retract_at(held.until);
-            losses.held_up_time = losses.held_up_time.saturating_sub(held.time);
+        let delay = peer.clock.delay(at.time, timestamp).filter(|delay| *delay >= HELD_UP);
+        peer.late = delay.map(|delay| (at.time, delay, has_data));
+        if self.lateness.is_some() {
+            self.are_both_late(delay, losses, emit);
+            self.lasts(at, emit);
         }
-        Some(Over::ClockStep { since: held.since, until: held.until })
+    }
+
+    /// The peer is heard behind what was held up, `late` itself or not.
+    #[cold]
+    fn are_both_late(&mut self, late: Option<i64>, losses: &mut Option<Box<Losses>>, emit: &mut impl FnMut(Over)) {
+        let held = self.lateness.as_mut().map(|lateness| core::mem::take(&mut lateness.held_up)).unwrap_or_default();
+        let newest = held.last().filter(|(at, ..)| at.time > self.punctual).map(|(_, delay, ..)| *delay);
+        if let Some((mine, peers)) = newest.zip(late)
+            && let Some(by) = step(mine, peers)
+        {
+            // those before them may have been captured before the clock was set
+            let from = held.iter().rposition(|(_, delay, ..)| *delay < by / STEP_HELD_SHARE).map_or(0, |n| n + 1);
+            let (until, .., before) = held[from];
+            if !is_between(before, until, by) {
+                return;
+            }
+            let since = At { time: until.time.saturating_sub(by), ..until };
+            let is_told = is_told(mine, peers);
+            self.step(since, until, by, is_told);
+            if let Some(losses) = losses {
+                for (at, delay, time, _) in &held[from..] {
+                    losses.held_up_time = losses.held_up_time.saturating_sub(*time);
+                    let left = delay.saturating_sub(by);
+                    if left >= HELD_UP {
+                        losses.held_up_time = losses.held_up_time.saturating_add((*time).min(left));
+                    } else {
+                        losses.held_up.retract_at(*at);
+                    }
+                }
+            }
+            emit(Over::ClockStep { since, until, is_told });
+        }
+    }
+
+    /// Tells that the clock of the capture was set, if both directions stayed late since then. Forgets what is over.
+    #[cold]
+    fn lasts(&mut self, at: At, emit: &mut impl FnMut(Over)) {
+        let least =
+            [self.clock.as_ref(), self.peers_clock.as_ref().map(|peer| &peer.clock)].map(|c| c.map(Clock::least));
+        let Some(stepped) = self.lateness.as_mut().and_then(|lateness| lateness.stepped.as_mut()) else {
+            self.lateness = None;
+            return;
+        };
+        stepped.segments[1] = stepped.segments[1].saturating_add(1);
+        let Stepped { since, until, .. } = *stepped;
+        let most = until.since(since) / STEP_HELD_SHARE;
+        let is_over = least.into_iter().zip(stepped.least).any(|(now, then)| now.is_none_or(|now| now < then - most));
+        let is_lasting = stepped.segments.iter().all(|n| *n >= STEP_LASTING) && at.since(until) >= CLOCK_TRUSTED;
+        if is_over || is_lasting {
+            self.lateness = None;
+        }
+        if is_lasting && !is_over {
+            emit(Over::ClockSet { since, until });
+        }
     }
 
     /// Data of which an empty segment showed before that it had left comes by for the first time: it was lost, if its
@@ -445,10 +572,15 @@ impl Repair {
         let delay = timestamp.and_then(|timestamp| {
             self.clock.get_or_insert_with(|| Clock::new(at.time, timestamp)).delay(at.time, timestamp)
         });
-        if let Some(delay) = delay.filter(|delay| *delay >= HELD_UP)
-            && matches!(was, SegmentKind::New | SegmentKind::Early)
-        {
-            over = self.late(at, delay, losses);
+        if let Some(delay) = delay.filter(|_| matches!(was, SegmentKind::New | SegmentKind::Early)) {
+            if delay < HELD_UP {
+                self.punctual = at.time;
+            } else {
+                over = self.late(at, delay, losses);
+            }
+            if let Some(stepped) = self.lateness.as_mut().and_then(|lateness| lateness.stepped.as_mut()) {
+                stepped.segments[0] = stepped.segments[0].saturating_add(1);
+            }
         }
         self.sized(sent);
         match was {
@@ -569,6 +701,12 @@ impl Repair {
         over
     }
 
+    /// The sender's clock was cut off the next segment: it would show if that waited for the last acknowledgment.
+    #[cold]
+    pub fn unclocked(&mut self) {
+        self.delayed = None;
+    }
+
     /// The receiver takes segments of so many bytes at most.
     pub fn takes(&mut self, mss: u16) {
         self.mss = mss;
@@ -671,8 +809,8 @@ impl Repair {
         emit: &mut impl FnMut(Over),
     ) {
         let Acknowledged { at, ack, sacks, timestamp, echo, has_data } = *acknowledgment;
-        if let Some(over) = timestamp.and_then(|timestamp| self.heard(at, timestamp, has_data, losses)) {
-            emit(over);
+        if let Some(timestamp) = timestamp {
+            self.heard(at, timestamp, has_data, losses, emit);
         }
         if self.copies >= SILENT_COPIES
             && let Some(from) = self.silent_since
@@ -732,12 +870,12 @@ impl Repair {
             if again.is_filled {
                 let until = again.repaired(at, way);
                 losses.get_or_insert_default().recovered(again.since, until);
-                emit(again.over(until));
+                emit(again.over(at, way));
             } else if is_first && !again.is_reported {
                 losses.get_or_insert_default().ack_late.add(again.at, 1);
                 again.end = again.seq;
             } else if !again.is_prompt && (again.is_reported || self.says_sack || again.is_timed_out()) {
-                emit(again.over(again.repaired(at, way)));
+                emit(again.over(at, way));
             }
         }
         self.again.retain(|again| again.end != again.seq);
@@ -858,9 +996,12 @@ impl Repair {
 
     /// Bytes of memory besides its own size.
     pub fn memory(&self) -> usize {
-        let held_up = self.held_up.as_ref().map_or(0, |_| size_of::<HeldUp>());
+        let of = |lateness: &Lateness| {
+            size_of::<Lateness>() + lateness.held_up.capacity() * size_of::<(At, i64, i64, i64)>()
+        };
+        let lateness = self.lateness.as_deref().map_or(0, of);
         let clock = self.peers_clock.as_ref().map_or(0, |_| size_of::<PeerClock>());
-        held_up
+        lateness
             + clock
             + self.sizes.memory()
             + self.again.capacity() * size_of::<Retransmission>()
@@ -871,6 +1012,7 @@ impl Repair {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use alloc::vec::Vec;
 
     const MS: i64 = 1_000_000;
@@ -1025,17 +1167,18 @@ mod tests {
             copies.iter().for_each(|ms| _ = tap.send(*ms, 200, SegmentKind::Repeated));
             tap.ack(acked, 300, &[], acked as u32);
             let over = tap.over.iter().find_map(|over| match over {
-                Over::Recovery { since, until, .. } => Some((since.time / MS, until.time / MS)),
+                Over::Recovery { since, until, copy, .. } => Some((since.time / MS, until.time / MS, copy.time / MS)),
                 _ => None,
             });
             let last = tap.at(9000);
             tap.repair.finish(last, &mut tap.losses);
             (over, tap.losses.map(|losses| losses.recovery / MS))
         };
-        assert_eq!(until(&[310], 312), (Some((10, 312)), Some(302)));
-        assert_eq!(until(&[310], 400), (Some((10, 314)), Some(304)));
+        assert_eq!(until(&[310], 312), (Some((10, 312, 310)), Some(302)));
+        assert_eq!(until(&[310], 400), (Some((10, 314, 310)), Some(304)));
         // the first copy was lost as well
-        assert_eq!(until(&[310, 910], 990), (Some((10, 914)), Some(904)));
+        assert_eq!(until(&[310, 910], 990), (Some((10, 914, 910)), Some(904)));
+        assert_eq!(until(&[310, 910], 911), (Some((10, 911, 310)), Some(901)), "too soon for the second");
     }
 
     #[test]
@@ -1472,6 +1615,111 @@ mod tests {
             let (steps, count, _) = told(9000, 4000, is_peer_first);
             assert_eq!((steps, count > 0), (0, true), "each by another time");
         }
+    }
+
+    /// A sender and its peer whose clocks are known, and what is told of the times of their segments after 500 ms: of
+    /// each the sender's or its peer's, its time, and by how much it is late, in ms.
+    struct Clocks(Tap);
+
+    impl Clocks {
+        fn new() -> Self {
+            let mut clocks = Self(Tap::default());
+            for n in 0..5 {
+                clocks.pass(true, 100 * n, 0).pass(false, 100 * n + 1, 0);
+            }
+            clocks
+        }
+
+        fn pass(&mut self, is_senders: bool, ms: i64, late: i64) -> &mut Self {
+            let (tap, seq) = (&mut self.0, 100 * ms as u32);
+            if is_senders {
+                let (ns, was) = ((ms + late) * MS, SegmentKind::New);
+                let again = Again { ns, seq, was, timestamp: Some(ms as u32), is_older: None, way: 0 };
+                let over = tap.again(again);
+                tap.over.extend(over);
+            } else {
+                let (at, timestamp) = (tap.at(ms + late), Some(7000 + ms as u32));
+                let heard = Acknowledged { at, ack: 0, sacks: &[], timestamp, echo: None, has_data: false };
+                let over = &mut tap.over;
+                tap.repair.acknowledged(&heard, &mut tap.losses, &mut |o| over.push(o));
+            }
+            self
+        }
+
+        /// Both are late by so much every 50 ms from now on.
+        fn stay(&mut self, from: i64, late: i64, times: i64) -> &mut Self {
+            (0..times).for_each(|n| _ = self.pass(true, from + 50 * n, late).pass(false, from + 50 * n + 1, late));
+            self
+        }
+
+        /// Times by which the clock was set, as it seems and as it is told; segments that were held up, and for how long.
+        fn told(&mut self) -> (Vec<i64>, Vec<i64>, u64, i64) {
+            let (mut seems, mut told) = (Vec::new(), Vec::new());
+            for over in &self.0.over {
+                match over {
+                    Over::ClockStep { since, until, is_told } => {
+                        seems.push(until.since(*since) / MS);
+                        told.extend(is_told.then_some(until.since(*since) / MS));
+                    }
+                    Over::ClockSet { since, until } => told.push(until.since(*since) / MS),
+                    _ => {}
+                }
+            }
+            let losses = self.0.losses.as_deref().cloned().unwrap_or_default();
+            (seems, told, losses.held_up.count, losses.held_up_time / MS)
+        }
+    }
+
+    #[test]
+    fn who_is_late_by_a_step_of_the_clock_may_be_held_up_besides() {
+        let told = |mine: i64, peers: i64| Clocks::new().pass(true, 500, mine).pass(false, 501, peers).told();
+        assert_eq!(told(300, 300), (vec![300], vec![300], 0, 0));
+        assert_eq!(told(341, 300), (vec![300], vec![], 1, 41));
+        assert_eq!(told(300, 341), (vec![300], vec![], 0, 0));
+        assert_eq!([told(450, 300).0.len(), told(451, 300).0.len()], [1, 0]);
+        // what came before the clock was set stays
+        let told = Clocks::new().pass(true, 500, 40).pass(true, 501, 1040).pass(false, 502, 1000).told();
+        assert_eq!(told, (vec![1000], vec![1000], 2, 80));
+        // it is told as soon as both stay late
+        let lasting =
+            |times: i64| Clocks::new().pass(true, 500, 341).pass(false, 501, 300).stay(550, 300, times).told().1;
+        assert_eq!([lasting(3), lasting(7)], [vec![], vec![300]]);
+    }
+
+    #[test]
+    fn less_than_a_step_of_the_clock_is_held_up_on_its_way() {
+        let told = |mine: i64, peers: i64| Clocks::new().pass(true, 500, mine).pass(false, 501, peers).told();
+        assert_eq!([told(100, 100), told(99, 99), told(20, 20)].map(|told| told.0.len()), [1, 0, 0]);
+        assert_eq!(Clocks::new().stay(500, 40, 9).told(), (vec![], vec![], 9, 360));
+        // one that is in time shows that they were not
+        for is_senders in [true, false] {
+            let told = Clocks::new().stay(500, 341, 1).pass(is_senders, 700, 0).stay(750, 0, 9).told();
+            assert_eq!(told.1, [341], "{is_senders}");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_grows_in_both_directions_is_no_step_of_the_clock() {
+        let mut clocks = Clocks::new();
+        (0..60).for_each(|n| _ = clocks.pass(true, 500 + 2 * n, n.min(40)).pass(false, 501 + 2 * n, n.min(40)));
+        let (seems, told, count, _) = clocks.told();
+        assert_eq!((seems, told, count), (vec![], vec![], 45));
+        // slowly, to more than the least step
+        let mut clocks = Clocks::new();
+        (0..160).for_each(|n| _ = clocks.pass(true, 500 + 2 * n, n).pass(false, 501 + 2 * n, n));
+        assert_eq!(clocks.told().0, []);
+    }
+
+    #[test]
+    fn who_is_in_time_between_two_late_ones_shows_that_each_was_held_up() {
+        let told = Clocks::new().pass(true, 500, 120).pass(true, 650, 0).pass(false, 651, 120).told();
+        assert_eq!(told, (vec![], vec![], 1, 120));
+        let told = Clocks::new().pass(false, 500, 120).pass(true, 650, 0).pass(true, 700, 120).told();
+        assert_eq!(told, (vec![], vec![], 1, 120));
+        let told = Clocks::new().pass(false, 500, 120).pass(false, 650, 0).pass(true, 700, 120).told();
+        assert_eq!(told, (vec![], vec![], 1, 120));
+        let told = |ms: i64| Clocks::new().pass(false, 500, 200).pass(true, ms, 200).told();
+        assert_eq!(told(900), (vec![200], vec![200], 0, 0));
     }
 
     #[test]

@@ -111,12 +111,16 @@ pub struct Stream {
     origin: u64,
     /// Position up to which the peer has acknowledged.
     acked: u64,
+    /// The same of the newest acknowledgment that may be damaged; 0 if there was none.
+    doubted: u64,
     /// The end of the segment that reached furthest.
     highest: u64,
     held: BTreeMap<u64, Held>,
     held_bytes: usize,
     /// Time in ns at which the first segment beyond the open gap came.
     gap_since: i64,
+    /// The peer acknowledged again what is before the open gap: it misses the bytes of that.
+    is_asked: bool,
     /// Time in ns of the last segment.
     last: i64,
     /// The last stretches that were skipped because the receiver had them: from, to, and the time of the first segment
@@ -126,6 +130,8 @@ pub struct Stream {
     skips: bool,
     /// Position of the FIN, and its segment.
     fin: Option<Box<(u64, At)>>,
+    /// The FIN itself was not captured: its acknowledgment was.
+    is_fin_inferred: bool,
     /// Sequence number of the first byte.
     first: u32,
     started: bool,
@@ -138,6 +144,8 @@ pub struct Stream {
 const REORDERED_WITHIN_NS: i64 = 3_000_000;
 /// Bytes by which the first data of a connection is ahead of its SYN at most, if the SYN comes behind it.
 const LATE_SYN: u32 = 1 << 16;
+/// Bytes by which an acknowledgment that may be damaged is ahead at most, if it is right.
+const DOUBTED_AHEAD: u64 = 1 << 24;
 /// Stretches that were skipped, of which segments are recognised when they come after all, at most.
 const SKIPPED_MAX: usize = 64;
 /// Memory that a held segment takes besides its bytes, in bytes.
@@ -287,10 +295,34 @@ impl Stream {
             let gaps = self.counts.gaps;
             self.skip_acknowledged(emit);
             self.skips |= self.counts.gaps > gaps;
+            self.is_asked |= ack == self.next as u32;
         }
         if self.fin.is_some() && !self.closed {
             self.end_acknowledged(emit);
         }
+    }
+
+    /// An acknowledgment in a segment that may be damaged. It counts where the sender's own numbers agree with it: a
+    /// wrong one would hardly be the beginning or the end of a segment.
+    #[cold]
+    pub fn acknowledged_perhaps(&mut self, ack: u32, emit: &mut impl FnMut(Event<'_>)) {
+        let position = self.position(ack);
+        if !self.started || position <= self.acked {
+            return;
+        }
+        let is_bound = |(from, held): (&u64, &Held)| [*from, from + u64::from(held.length)].contains(&position);
+        if self.held.iter().any(is_bound)
+            || self.fin.as_ref().is_some_and(|fin| (fin.0..=fin.0 + 1).contains(&position))
+        {
+            self.acknowledged(ack, emit);
+        } else {
+            self.doubted = position;
+        }
+    }
+
+    /// True if the receiver has all before a position at which the sender goes on.
+    fn has_before(&self, position: u64) -> bool {
+        position > self.next && (self.acked >= position || self.doubted == position)
     }
 
     /// The peer may have acknowledged the FIN, and with it all before it.
@@ -309,7 +341,14 @@ impl Stream {
             self.start(seq);
         }
         let position = self.position(seq);
-        self.fin.get_or_insert_with(|| Box::new((position, at)));
+        // an end that says it once more, behind its FIN, ends where it did
+        let position = self.fin.get_or_insert_with(|| Box::new((position, at))).0;
+        self.is_fin_inferred = false;
+        if self.has_before(position) && self.held.is_empty() {
+            // the receiver has the bytes before: they will not come again
+            self.last = self.last.max(at.time);
+            self.skip_to(position, true, emit);
+        }
         self.close_if_done(at, emit);
     }
 
@@ -318,8 +357,21 @@ impl Stream {
     pub fn infer_fin(&mut self, at: At, emit: &mut impl FnMut(Event<'_>)) {
         if self.started && self.fin.is_none() && self.acked == self.next + 1 && self.held.is_empty() {
             self.fin = Some(Box::new((self.next, at)));
+            self.is_fin_inferred = true;
             self.close_if_done(at, emit);
         }
+    }
+
+    /// True if the FIN was not captured, though its peer acknowledged it.
+    pub fn is_fin_unseen(&self) -> bool {
+        self.is_fin_inferred
+    }
+
+    /// True if the sender went on, or ended, behind bytes that did not come, or if an acknowledgment that may be damaged
+    /// says so: what it sent is not known to its end.
+    pub fn is_open(&self) -> bool {
+        let is_doubted = self.doubted > self.next && self.doubted - self.next < DOUBTED_AHEAD;
+        !self.held.is_empty() || self.fin.as_ref().is_some_and(|fin| fin.0 > self.next) || is_doubted
     }
 
     fn close_if_done(&mut self, at: At, emit: &mut impl FnMut(Event<'_>)) {
@@ -388,7 +440,7 @@ impl Stream {
             return;
         }
         let had_gap = !self.held.is_empty();
-        if pos > self.next && self.acked >= pos {
+        if self.has_before(pos) {
             // the receiver has the bytes before: they will not come again
             self.skip_to(pos, true, emit);
         }
@@ -406,6 +458,7 @@ impl Stream {
         }
         if !had_gap {
             self.gap_since = at.time;
+            self.is_asked = false;
         }
         if pos > self.next && new {
             emit(Event::Held { missing: u32::try_from(pos - self.next).unwrap_or(u32::MAX) });
@@ -419,11 +472,11 @@ impl Stream {
     }
 
     /// Bytes that are missing before the first segment that is held back, and since when, in ns; and true if the
-    /// receiver acknowledged all before them.
+    /// receiver has since then acknowledged what is before them, and no more.
     pub fn open_gap(&self) -> Option<(u32, i64, bool)> {
         let (first, _) = self.held.first_key_value()?;
         let count = u32::try_from(first.saturating_sub(self.next)).unwrap_or(u32::MAX);
-        Some((count, self.gap_since, self.acked == self.next))
+        Some((count, self.gap_since, self.is_asked && self.acked == self.next))
     }
 
     /// Emits all that is held back, with the gaps before it.
@@ -726,6 +779,103 @@ mod tests {
         // all but the FIN itself was received: it may come again, with the bytes before it
         assert_eq!(closed(104), ("ab".into(), vec![], true));
         assert_eq!(closed(105), ("ab__".into(), vec!["Gap".into(), "Closed".into()], false));
+    }
+
+    #[test]
+    fn a_fin_ahead_of_what_came_shows_what_is_missing() {
+        // acknowledged before, it will not come again
+        let ended = |ack: u32| {
+            let mut tap = Tap::new(99);
+            tap.send(100, "ab").ack(ack).with(|s, at, _, mut emit| s.fin(at, 104, &mut emit));
+            (tap.received.clone(), tap.events.len(), tap.stream.is_open())
+        };
+        assert_eq!([ended(103), ended(104)], [("ab".into(), 0, true), ("ab__".into(), 2, false)]);
+        let mut tap = Tap::new(99);
+        tap.send(100, "ab").send(106, "gh").ack(104).with(|s, at, _, mut emit| s.fin(at, 104, &mut emit));
+        tap.expect("ab", &[]);
+        assert!(tap.stream.is_open());
+        let mut tap = Tap::new(99);
+        assert!(!tap.send(100, "ab").stream.is_open());
+        tap.with(|s, at, _, mut emit| s.fin(at, 102, &mut emit));
+        assert!(!tap.stream.is_open() && !tap.stream.is_fin_unseen());
+    }
+
+    #[test]
+    fn a_second_fin_behind_the_first_shows_nothing() {
+        let mut tap = Tap::new(99);
+        tap.send(100, "ab").with(|s, at, _, mut emit| s.fin(at, 102, &mut emit));
+        tap.ack(103).with(|s, at, _, mut emit| s.fin(at, 103, &mut emit));
+        assert_eq!((tap.stream.is_open(), tap.stream.counts().gaps), (false, 0));
+    }
+
+    #[test]
+    fn what_a_fin_shows_to_be_missing_may_come_behind_it() {
+        let found = |ns: i64| {
+            let mut tap = Tap::new(99);
+            tap.send(100, "ab").ack(104).with(|s, at, _, mut emit| s.fin(at, 104, &mut emit));
+            let fin = tap.now;
+            tap.stream.found(At { frame: 2, time: fin + ns }, 102, 2)
+        };
+        assert_eq!([found(REORDERED_WITHIN_NS), found(REORDERED_WITHIN_NS + 1)], [true, false]);
+    }
+
+    #[test]
+    fn a_fin_that_comes_behind_its_acknowledgment_was_captured() {
+        let mut tap = Tap::new(99);
+        tap.send(100, "ab").ack(103).with(|s, at, _, mut emit| s.infer_fin(at, &mut emit));
+        assert!(tap.stream.is_fin_unseen());
+        tap.with(|s, at, _, mut emit| s.fin(at, 102, &mut emit));
+        assert!(!tap.stream.is_fin_unseen());
+    }
+
+    #[test]
+    fn an_acknowledgment_that_may_be_damaged_counts_where_its_sender_goes_on() {
+        let perhaps = |tap: &mut Tap, ack: u32| tap.with(|s, _, _, mut emit| s.acknowledged_perhaps(ack, &mut emit));
+        let before = |ack: u32| {
+            let mut tap = Tap::new(99);
+            perhaps(tap.send(100, "ab"), ack);
+            (tap.stream.is_open(), tap.send(104, "ef").received.clone())
+        };
+        assert_eq!(
+            [101, 102, 103, 104, 105].map(before),
+            [(false, "ab"), (false, "ab"), (true, "ab"), (true, "ab__ef"), (true, "ab")].map(|(o, s)| (o, s.into()))
+        );
+        let far = 102 + DOUBTED_AHEAD as u32;
+        assert_eq!([far - 1, far].map(|ack| before(ack).0), [true, false], "it is certainly damaged");
+        let behind = |ack: u32| {
+            let mut tap = Tap::new(99);
+            perhaps(tap.send(100, "ab").send(104, "ef"), ack);
+            tap.received.clone()
+        };
+        assert_eq!([103, 104, 105, 106, 107].map(behind), ["ab", "ab__ef", "ab", "ab__ef", "ab"]);
+        let ended = |ack: u32| {
+            let mut tap = Tap::new(99);
+            perhaps(tap.send(100, "ab"), ack);
+            tap.with(|s, at, _, mut emit| s.fin(at, 104, &mut emit));
+            tap.received.clone()
+        };
+        assert_eq!([103, 104, 105].map(ended), ["ab", "ab__", "ab"]);
+        let closed = |ack: u32| {
+            let mut tap = Tap::new(99);
+            tap.send(100, "ab").with(|s, at, _, mut emit| s.fin(at, 104, &mut emit));
+            perhaps(&mut tap, ack);
+            tap.received.clone()
+        };
+        assert_eq!([103, 104, 105, 106].map(closed), ["ab", "ab", "ab__", "ab"]);
+    }
+
+    #[test]
+    fn who_acknowledges_what_is_before_a_gap_asks_for_it() {
+        let asked = |before: u32, after: u32| {
+            let mut tap = Tap::new(99);
+            tap.send(100, "ab").ack(before).send(104, "ef").ack(after);
+            tap.stream.open_gap().map(|(.., is_asked)| is_asked)
+        };
+        assert_eq!([asked(102, 101), asked(102, 102), asked(102, 103)], [Some(false), Some(true), Some(false)]);
+        // of one gap, not of the next
+        let mut tap = Tap::new(99);
+        tap.send(100, "ab").send(104, "ef").ack(102).send(102, "cd").send(108, "ij");
+        assert_eq!(tap.stream.open_gap().map(|(.., is_asked)| is_asked), Some(false));
     }
 
     #[test]

@@ -91,9 +91,14 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// True if it was unanswered for so long that no answer will come.
+    /// True if it was unanswered for so long that no answer will come, or its client gave it up.
     pub(super) fn timed_out(&self, now: At) -> bool {
-        !self.answered && now.time.saturating_sub(self.at.time) >= TIMEOUT
+        self.is_given_up() || !self.answered && now.time.saturating_sub(self.at.time) >= TIMEOUT
+    }
+
+    /// True if its client gave it up without an answer.
+    pub(super) fn is_given_up(&self) -> bool {
+        !self.answered && self.refused.is_some()
     }
 
     /// Counts a REQ, or a REP, that is sent again after the REP.
@@ -106,9 +111,9 @@ impl Request {
     }
 
     /// True if it is certain that it was not answered: something of its server was captured, and the client sent it
-    /// again, as one does that hears nothing.
+    /// again, as one does that hears nothing, or the client gave it up.
     pub(super) fn is_surely_unanswered(&self) -> bool {
-        self.heard && self.repeats > 0
+        self.is_given_up() || self.heard && self.repeats > 0
     }
 }
 
@@ -199,13 +204,13 @@ impl Requests {
         }
     }
 
-    /// A REJ: it answers a REQ, or takes a REP back.
+    /// A REJ: it answers a REQ, takes a REP back, or gives up the sender's own REQ, which then has no answer.
     pub(super) fn reject(
         &mut self,
         at: At,
         (src, dst): (Addr, Addr),
         head: &RejectHead,
-        reason: String,
+        reason: RejectReason,
         is_in_use: impl Fn(u32) -> bool,
     ) -> Option<Rejected> {
         let is_servers = |r: &Request, id: u32| r.server_comm_id.is_none_or(|known| known == id);
@@ -217,13 +222,13 @@ impl Requests {
             // too late: both sides have taken it for established
             return None;
         }
-        request.answered = true;
+        let by_server = request.client == dst;
+        request.answered |= by_server || request.accepted.is_some() || reason != RejectReason::TIMEOUT;
         if core::mem::replace(&mut request.rejected, true) {
             // a copy of it, or sent again
             return None;
         }
-        let by_server = request.client == dst;
-        request.refused = Some((at, reason, by_server));
+        request.refused = Some((at, reason.to_string(), by_server));
         Some(Rejected { port: request.port, by_server, slot: request.slot })
     }
 
@@ -553,15 +558,22 @@ mod tests {
         }
         requests.reply(at(3, 0), CLIENT, &reply(80, 1));
         let head = RejectHead { local_comm_id: 0, remote_comm_id: 2, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
-        let rejected = requests.reject(at(4, 0), (SERVER, CLIENT), &head, String::from("No"), |_| false);
+        let rejected = requests.reject(at(4, 0), (SERVER, CLIENT), &head, RejectReason::INVALID_SERVICE_ID, |_| false);
         assert_eq!(rejected, Some(Rejected { port: 5445, by_server: true, slot: None }));
         // the first was accepted under another id
         let other = RejectHead { local_comm_id: 81, remote_comm_id: 1, ..head };
-        assert_eq!(requests.reject(at(4, 0), (SERVER, CLIENT), &other, String::from("No"), |_| false), None);
+        assert_eq!(
+            requests.reject(at(4, 0), (SERVER, CLIENT), &other, RejectReason::INVALID_SERVICE_ID, |_| false),
+            None
+        );
         let answers: Vec<CmAnswer> = requests.attempts().map(|a| a.answer).collect();
         assert_eq!(
             answers,
-            [CmAnswer::Accepted(at(3, 0)), CmAnswer::Rejected(at(4, 0), String::from("No")), CmAnswer::None]
+            [
+                CmAnswer::Accepted(at(3, 0)),
+                CmAnswer::Rejected(at(4, 0), RejectReason::INVALID_SERVICE_ID.to_string()),
+                CmAnswer::None
+            ]
         );
         assert!(requests.list.iter().all(|r| !r.is_surely_unanswered()), "none was sent again");
         requests.heard(SERVER, CLIENT);
@@ -587,7 +599,7 @@ mod tests {
             let head =
                 RejectHead { local_comm_id: 0, remote_comm_id: id, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
             requests
-                .reject(at(4, 0), (SERVER, CLIENT), &head, String::from("No"), |_| false)
+                .reject(at(4, 0), (SERVER, CLIENT), &head, RejectReason::INVALID_SERVICE_ID, |_| false)
                 .expect("it was asked for");
         }
         let (accepted, _) = requests.reply(at(5, 0), CLIENT, &reply(80, 3)).expect("its REP");

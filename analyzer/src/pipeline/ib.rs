@@ -5,6 +5,7 @@ use super::table::{ConnectionEnd, Flow, QpKey, Slot, Stray};
 use super::{FrameMeta, Pipeline, pairing};
 use crate::connection::ConnectionState;
 use crate::connection::facts::Listener;
+use crate::context;
 use crate::env::Layer;
 use crate::finding::{Blame, Certainty, Rule, Site};
 use crate::op::{At, End};
@@ -166,6 +167,7 @@ impl Pipeline<dyn Sink> {
             }
             return;
         }
+        let (mut connection, mut by) = (None, Blame::Unknown);
         if Opcode(ib.bth.opcode).is_connected() {
             let key = self.key(packet, ib.bth.dest_qp);
             let place = self.table.find_qp(&key);
@@ -173,11 +175,12 @@ impl Pipeline<dyn Sink> {
                 && let Flow::Ib(flow) = &mut slot.flow
             {
                 flow.passes(at, end, ib.bth.psn);
+                (connection, by) = (Some(slot.connection.id), context::blame(&slot.connection.roles, end));
             }
         }
-        let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+        let site = Site { connection, frame: at.frame, time_ns: at.time };
         let text = format_args!("sent an opcode that is not assigned: {:#04x}", ib.bth.opcode);
-        self.env.report(Rule::BugRxe4c6f86d, Blame::Unknown, site, Certainty::Guess, text);
+        self.env.report(Rule::BugRxe4c6f86d, by, site, Certainty::Guess, text);
     }
 
     /// A packet whose headers, padding and ICRC are longer than it is.

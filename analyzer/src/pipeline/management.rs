@@ -294,7 +294,7 @@ impl Pipeline<dyn Sink> {
         let table = &self.table;
         let is_in_use = |slot: u32| table.get(slot).is_some_and(|s| s.connection.has_captured());
         let hosts = (packet.src, packet.dst);
-        let rejected = self.requests.reject(at, hosts, &reject.head, reason.to_string(), is_in_use);
+        let rejected = self.requests.reject(at, hosts, &reject.head, reason, is_in_use);
         let Some(Rejected { port, by_server, slot }) = rejected else { return };
         let sender = if by_server { End::B } else { End::A };
         // one that waited in vain refuses nothing: what it waited for was lost, or its peer is gone
@@ -306,15 +306,18 @@ impl Pipeline<dyn Sink> {
         });
         let site = Site { connection, frame: at.frame, time_ns: at.time };
         if gave_up {
-            let (who, what) = match (by_server, connection) {
-                (true, _) => ("server", "; its REP or the RTU did not arrive, or its client was gone"),
-                (false, Some(_)) => ("client", ", though the server had sent a REP: that did not reach it"),
-                (false, None) => ("client", ""),
+            // who gives up a request of its own rejects nothing; without a REP, the end tells that it had no answer
+            let (rule, who, what) = match (by_server, connection) {
+                (true, _) => (Rule::CmReject, "server", "; its REP or the RTU did not arrive, or its client was gone"),
+                (false, Some(_)) => {
+                    (Rule::CmTimeout, "client", ", though the server had sent a REP: that did not reach it")
+                }
+                (false, None) => return,
             };
             let text = format_args!("RDMA-CM REQ to port {port} was given up: the {who} waited in vain{what}");
-            self.env.report(Rule::CmReject, Blame::Unknown, site, Certainty::Guess, text);
+            self.env.report(rule, Blame::Unknown, site, Certainty::Guess, text);
             let why = crate::path::why_rejected(reason);
-            return self.env.findings.because(Rule::CmReject, connection, Blame::Unknown, why);
+            return self.env.findings.because(rule, connection, Blame::Unknown, why);
         }
         let blame = if by_server { Blame::Server } else { Blame::Client };
         self.env.report(
@@ -337,6 +340,7 @@ impl Pipeline<dyn Sink> {
         }
         if s.connection.closed.is_none() {
             s.connection.closed = Some((Some(by), "DREQ", at));
+            self.env.breaks().left(s.connection.id, at);
             s.connection.last = at;
         }
     }
@@ -400,6 +404,11 @@ impl Pipeline<dyn Sink> {
             return self.env.findings.because(Rule::CmTimeout, None, Blame::Server, Some(PUT_OFF));
         }
         let text = format_args!("RDMA-CM REQ to {server} port {port} was never answered");
+        if request.is_given_up() {
+            // its client says so: what it asked for may not even be there
+            let severity = Severity::Warn;
+            return self.env.report_as(severity, Rule::CmTimeout, Blame::Unknown, site, certainty, text);
+        }
         self.env.report(Rule::CmTimeout, Blame::Server, site, certainty, text);
     }
 }

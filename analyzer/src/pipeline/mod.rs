@@ -40,7 +40,7 @@ mod tcp;
 use crate::connection::ConnectionState;
 use crate::env::{Env, Layer, Options};
 use crate::finding::{Blame, Certainty, Findings, Rule, Site};
-use crate::notes::Replies;
+use crate::notes::FirstPass;
 use crate::op::{At, End};
 use crate::pieces::Assembly;
 use crate::report::undelivered::Undelivered;
@@ -150,9 +150,10 @@ impl Default for Pipeline<Quiet> {
 }
 
 impl<S: Sink> Pipeline<S> {
-    /// Replies found by an earlier pass over the same capture: requests then name the frame that answers them.
-    pub fn knows(&mut self, replies: Arc<Replies>) {
-        self.env.frame.replies = Some(replies);
+    /// What an earlier pass over the same capture found: requests then name the frame that answers them, and frames the
+    /// findings that only the end of the capture shows.
+    pub fn knows(&mut self, first_pass: Arc<FirstPass>) {
+        self.env.frame.first_pass = Some(first_pass);
     }
 
     /// An analysis that reports to `sink` as it goes.
@@ -364,6 +365,9 @@ impl Pipeline<dyn Sink> {
             Body::Other(name) => {
                 if *name == "ARP" {
                     self.env.layer(Layer::Arp);
+                }
+                if !meta.link_type.is_known() {
+                    self.capture.unknown_link.get_or_insert((meta.link_type.0, 0)).1 += 1;
                 }
             }
         }

@@ -8,7 +8,7 @@ use crate::path::Attempt;
 use crate::report::{Report, silence};
 use crate::rpcbind::Registrations;
 use crate::sink::Sink;
-use crate::{audit, failing, path, report};
+use crate::{audit, failing, path, report, slower};
 use alloc::vec::Vec;
 
 impl<S: Sink> Pipeline<S> {
@@ -86,6 +86,7 @@ impl Pipeline<dyn Sink> {
         silence::conclude(&mut report, &self.unreachable);
         failing::conclude(&mut report);
         audit::conclude(&mut report);
+        slower::conclude(&mut report);
         report
     }
 

@@ -459,6 +459,7 @@ fn join_capture(whole: &mut report::Capture, part: report::Capture) {
         last,
         dissected: _,
         undecoded: _,
+        unknown_link,
         cut,
         lost_by_capture: _,
         tunnelled,
@@ -472,6 +473,8 @@ fn join_capture(whole: &mut report::Capture, part: report::Capture) {
     whole.bytes += bytes;
     whole.first = [whole.first, first].into_iter().flatten().min_by_key(|at| at.frame);
     whole.last = [whole.last, last].into_iter().flatten().max_by_key(|at| at.frame);
+    let unknown: Vec<(u16, u64)> = whole.unknown_link.into_iter().chain(unknown_link).collect();
+    whole.unknown_link = unknown.into_iter().reduce(|(link, n), (_, more)| (link, n + more));
     whole.cut += cut;
     whole.tunnelled += tunnelled;
     whole.pauses += pauses;

@@ -46,6 +46,21 @@ pub struct DelayCause {
     pub last: At,
     /// Connections it was on.
     pub connections: u64,
+    /// Those that have a hundredth of its cost or more.
+    pub costly_on: Vec<u32>,
+    /// The episodes that make up its cost.
+    pub grave: Grave,
+}
+
+/// Episodes of one cause, without those that cost less than a hundredth of the costliest, as far as each is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grave {
+    /// Number of episodes.
+    pub count: u64,
+    /// Beginning of the first.
+    pub first: At,
+    /// Time at which the last one ended, ns since the Unix epoch.
+    pub until: i64,
 }
 
 /// Time that a command would take without the delays of one owner, in ns.
@@ -118,11 +133,23 @@ pub fn answer(report: &Report) -> Option<Answer> {
             }
         }
     }
+    for hindrance in hindrances.iter_mut().filter(|h| h.cost > 0) {
+        let DelayCause { kind, cause, from, cost, .. } = *hindrance;
+        let is_costly = |c: &&Connection| {
+            let is_its = |sum: &&Sum| sum.kind == kind && named(sum.cause, sum.by, c.client_known) == (cause, from);
+            let on_it = c.episodes.sums.iter().filter(is_its).fold(0_i64, |all, sum| all.saturating_add(sum.cost));
+            on_it.saturating_mul(100) >= cost
+        };
+        hindrance.costly_on = report.connections.iter().filter(is_costly).map(|c| c.id).collect();
+    }
     if time.sum() <= 0 {
         return None;
     }
     let open = report.connections.iter().map(|c| open_time(c, report.capture.last)).fold(0, i64::saturating_add);
     let waited = time.sum().saturating_add(open);
+    for cause in &mut hindrances {
+        cause.grave = grave(cause, report);
+    }
     hindrances.sort_by_key(|h| (Reverse(h.cost), h.first));
     let round_trip = report.connections.iter().filter_map(|c| c.round_trip[1]).max();
     let mut answer = Answer { waited, open, time, relief: None, hindrances, round_trip };
@@ -138,10 +165,37 @@ fn open_time(connection: &Connection, end: Option<At>) -> i64 {
     connection.open.iter().map(|at| end.since(*at).max(0)).fold(0, i64::saturating_add)
 }
 
+/// Cause and sender as the answer names them: all ways to lose packets are one.
+fn named(cause: Cause, by: Option<End>, client_known: bool) -> (Cause, Option<End>) {
+    let from = by.filter(|_| client_known).map(|by| if cause.is_of_the_peer() { by.peer() } else { by });
+    (if cause.is_loss() { Cause::LostBefore } else { cause }, from)
+}
+
+/// The episodes of a cause that make up its cost. All count if not all are kept, and of packets that were held up, which
+/// are counted one by one.
+fn grave(of: &DelayCause, report: &Report) -> Grave {
+    let end = report.capture.last.map_or(of.last.time, |last| last.time);
+    let episodes = || {
+        report.connections.iter().flat_map(|c| {
+            let is_its =
+                move |e: &&Episode| e.kind == of.kind && named(e.cause, e.by, c.client_known) == (of.cause, of.from);
+            c.episodes.list.iter().filter(is_its)
+        })
+    };
+    let until = |e: &Episode| e.end.map_or(end, |at| at.time).max(e.begin.time);
+    let most = if of.kind == Kind::HeldUp { 0 } else { episodes().map(|e| e.cost).max().unwrap_or(0) };
+    let all = episodes().count() as u64 == of.count;
+    let costly: Vec<&Episode> = episodes().filter(|e| !all || e.cost.saturating_mul(100) >= most).collect();
+    Grave {
+        count: if all { costly.len() as u64 } else { of.count },
+        first: costly.iter().map(|e| e.begin).min().filter(|_| all).unwrap_or(of.first),
+        until: costly.iter().map(|e| until(e)).max().unwrap_or(0).max(if all { 0 } else { of.last.time }),
+    }
+}
+
 /// Adds the delays of one kind on a connection. Returns their index.
 fn add(hindrances: &mut Vec<DelayCause>, sum: &Sum, client_known: bool) -> usize {
-    let cause = if sum.cause.is_loss() { Cause::LostBefore } else { sum.cause };
-    let from = sum.by.filter(|_| client_known).map(|by| if sum.cause.is_of_the_peer() { by.peer() } else { by });
+    let (cause, from) = named(sum.cause, sum.by, client_known);
     let place =
         hindrances.iter().position(|h| (h.kind, h.cause, h.from) == (sum.kind, cause, from)).unwrap_or_else(|| {
             let Sum { kind, first, last, .. } = *sum;
@@ -158,6 +212,8 @@ fn add(hindrances: &mut Vec<DelayCause>, sum: &Sum, client_known: bool) -> usize
                 first,
                 last,
                 connections: 0,
+                costly_on: Vec::new(),
+                grave: Grave::default(),
             });
             hindrances.len() - 1
         });
@@ -193,6 +249,14 @@ fn relief(commands: &Commands, owner: Owner) -> Option<WithoutDelays> {
 pub fn concerned(report: &Report, rule: Rule, connection: Option<u32>) -> impl Iterator<Item = &Connection> {
     let all = connection.is_none() && rule == Rule::RcPfc;
     report.connections.iter().filter(move |c| all || connection == Some(c.id))
+}
+
+/// True if all that a finding seems to have cost rests on packets that do not say what they belong to: pauses of a
+/// priority, and packets that carry none.
+pub fn is_perhaps(report: &Report, rule: Rule) -> bool {
+    let sums = concerned(report, rule, None).flat_map(|c| &c.episodes.sums).filter(|sum| sum.cost > 0);
+    let mut causes = sums.filter(|sum| is_of(rule, None, sum.kind, sum.cause, sum.by)).map(|sum| sum.cause).peekable();
+    rule == Rule::RcPfc && causes.peek().is_some() && causes.all(|cause| cause == Cause::PriorityUnknown)
 }
 
 /// The end to which a finding belongs, by role.
@@ -321,6 +385,7 @@ mod tests {
         assert_eq!((answer.waited, answer.hindrances.len()), (322, 2));
         let main = answer.main().unwrap();
         assert_eq!((main.from, main.cost, main.packets, main.connections), (Some(End::A), 122, 8, 2));
+        assert_eq!(main.costly_on.len(), 2);
         assert_eq!(cost(&report.connections[0], Rule::RcRetransmit, Blame::Network), 51);
         assert_eq!(cost(&report.connections[0], Rule::RcRnr, Blame::Server), 0);
         report.connections[0].slow_time = [3, 5];

@@ -61,6 +61,8 @@ pub struct Capture {
     pub dissected: Vec<(&'static str, u64)>,
     /// Frames of a followed connection that could not be decoded.
     pub undecoded: u64,
+    /// Frames of a link type that is not known, which cannot be decoded, and the number of the first such type.
+    pub unknown_link: Option<(u16, u64)>,
     /// Frames that the capture cut short.
     pub cut: u64,
     /// Packets that the capture lost, as far as sequence numbers tell.
@@ -211,6 +213,7 @@ stored!(Capture {
     last,
     dissected,
     undecoded,
+    unknown_link,
     cut,
     lost_by_capture,
     tunnelled,

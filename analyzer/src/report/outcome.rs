@@ -1125,6 +1125,7 @@ fn ends_connection(rule: Rule) -> bool {
             | Rule::RdmapTerminate
             | Rule::RdmaKeyLeak
             | Rule::Smb2Slow
+            | Rule::Smb2BreakKept
             | Rule::RpcSlow
             | Rule::SmbdFragCost
             | Rule::SmbdNegReach
@@ -1176,7 +1177,7 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
         (Ending::OutOfCredits { .. }, Rule::SmbdCreditDeadlock | Rule::PeerSilent) => true,
         (Ending::OutOfCredits { .. }, _) => false,
         (Ending::Aborted, Rule::PeerSilent) => side_of(f.by).is_some_and(|by| outcome.by == Some(by)),
-        (Ending::Refused, Rule::MpaReject | Rule::CmReject) => true,
+        (Ending::Refused, Rule::MpaReject | Rule::CmReject | Rule::CmTimeout) => true,
         // what never arrives leaves requests open, however long its sender tries
         (_, Rule::PathMtu) => true,
         (Ending::NoNegotiation, rule) if rule.row().group == Group::Negotiate => true,

@@ -440,6 +440,8 @@ struct ConnectionRequest {
     transport: Transport,
     fate: AttemptOutcome,
     heard: bool,
+    /// When it was accepted.
+    accepted: Option<At>,
     connection: Option<u32>,
     frames: Vec<At>,
 }
@@ -597,7 +599,13 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
             let requests = group.connections.iter().filter(|c| within(c.first) && refused(c)).count()
                 + group.attempts.iter().filter(in_vain).count();
             let tried = || plural(requests, "attempt", "attempts");
-            let since = |c: &Connection| Elapsed(c.first.time.saturating_sub(o.at.time));
+            // a request that has to be sent again is accepted much later
+            let accepted = |c: &Connection| {
+                let of_it = |a: &&&Attempt| a.at == c.first;
+                let answer = group.attempts.iter().find(of_it).map(|a| &a.answer);
+                if let Some(CmAnswer::Accepted(at)) = answer { *at } else { c.first }
+            };
+            let since = |c: &Connection| Elapsed(accepted(c).time.saturating_sub(o.at.time));
             let mut text = match (requests, again) {
                 (0, None) => String::new(),
                 (0, Some(again)) => format!("; the client was connected again {} later", since(again)),
@@ -926,6 +934,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 transport,
                 fate,
                 heard: a.heard,
+                accepted: if let CmAnswer::Accepted(at) = a.answer { Some(at) } else { None },
                 connection: unreached.map(|c| c.id),
                 frames,
             });
@@ -988,6 +997,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 transport,
                 fate,
                 heard,
+                accepted: c.progress.accepted,
                 connection: Some(c.id),
                 frames,
             });
@@ -1294,6 +1304,13 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             return;
         };
         let listed = &connection.smb.setup.interfaces;
+        let is_cut = connection.smb.setup.is_list_cut;
+        if status == 0 && is_cut && listed.is_empty() {
+            self.add(Step::Answered, Yes, "with a list that was cut off", Some(at));
+            self.add(Step::RdmaListed, NotSeen, "", None);
+            self.add(Step::Address, NotSeen, "", None);
+            return;
+        }
         if status != 0 || listed.is_empty() {
             let detail = if status == 0 { String::from("an empty list") } else { status_name(status) };
             let text = format!("answered the query for its interfaces with {detail}");
@@ -1303,12 +1320,18 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             return;
         }
         self.add(Step::Answered, Yes, plural(listed.len(), "entry", "entries"), Some(at));
-        self.listed(listed, at);
+        self.listed(listed, is_cut, at);
     }
 
-    fn listed(&mut self, listed: &[NetworkInterface], at: At) {
+    /// Adds the rungs for the entries of a list. If the rest of it was cut off, what they lack may be there.
+    fn listed(&mut self, listed: &[NetworkInterface], is_cut: bool, at: At) {
         let able: Vec<&NetworkInterface> = listed.iter().filter(|i| i.rdma).collect();
         let shown = |i: &NetworkInterface| addr(i).map_or_else(|| String::from("no address"), |a| a.to_string());
+        if able.is_empty() && is_cut {
+            self.add(Step::RdmaListed, State::NotSeen, "", None);
+            self.add(Step::Address, State::NotSeen, "", None);
+            return;
+        }
         if able.is_empty() {
             let text = match listed {
                 [one] => format!("lists one interface, {}, without RDMA", shown(one)),
@@ -1338,6 +1361,8 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             self.add(Step::Address, State::Yes, near.to_string(), Some(at));
         } else if !self.requests.is_empty() {
             self.add(Step::Address, State::NotNeeded, "", None);
+        } else if is_cut {
+            self.add(Step::Address, State::NotSeen, "", None);
         } else if usable.is_empty() {
             let why =
                 if able.iter().all(|i| i.link_speed == 0) { "with link speed 0" } else { "at link-local addresses" };
@@ -1407,7 +1432,11 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         let is_there = self.rdma.iter().any(|c| matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma));
         if is_there || self.requests.iter().any(|t| t.fate == AttemptOutcome::Accepted) {
             let kind = self.rdma.iter().find_map(|c| c.transport).map_or("", Transport::name);
-            let at = self.rdma.first().map(|c| c.first);
+            // the acceptance; of a connection that was open before the capture, its first frame
+            let accepted = self.rdma.iter().filter_map(|c| c.progress.accepted).min();
+            let asked = self.requests.iter().filter(|t| t.fate == AttemptOutcome::Accepted);
+            let at = accepted.or_else(|| asked.filter_map(|t| t.accepted).min());
+            let at = at.or_else(|| self.rdma.first().map(|c| c.first));
             return self.add(Step::Accepted, State::Yes, kind, at);
         }
         let reported: Vec<&ConnectionRequest> =
@@ -1469,7 +1498,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             AttemptOutcome::Rejected(reason) => {
                 let text = format!("rejected RDMA on {ports}: {reason}{rest}");
                 let short = format!("rejected: {reason}");
-                self.no(Step::Accepted, short, at, (refused, Blame::Server, certainty, text));
+                self.no(Step::Accepted, short, Some(answered_at), (refused, Blame::Server, certainty, text));
             }
             AttemptOutcome::Unreachable(by, reason) => {
                 let what =
@@ -1873,7 +1902,9 @@ mod tests {
     use crate::rpcbind::Netid;
     use alloc::vec;
     use rdmascope_dissector::frame::Unreachable;
+    use rdmascope_dissector::trace::Off;
     use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
+    use rdmascope_dissector::wire::smb2::ioctl;
 
     const CLIENT: Addr = Addr::V4([192, 0, 2, 2]);
     const SERVER: Addr = Addr::V4([192, 0, 2, 1]);
@@ -2073,6 +2104,52 @@ mod tests {
     }
 
     #[test]
+    fn of_a_list_that_was_cut_off_only_what_is_there_counts() {
+        let cut = |interfaces: Vec<NetworkInterface>| {
+            let path = climb(
+                changed(|c| {
+                    (c.smb.setup.interfaces, c.smb.setup.is_list_cut) = (interfaces, true);
+                    c.smb.setup.moved = [Moved::default(); 2];
+                }),
+                &[],
+            );
+            let of = |step: Step| path.rungs.iter().find(|rung| rung.step == step).map(|rung| rung.state);
+            assert_eq!(path.verdict.map(|v| v.rule), None);
+            [of(Step::Answered), of(Step::RdmaListed), of(Step::Address)].map(|state| state.expect("a rung"))
+        };
+        use State::{NotSeen, Yes};
+        assert_eq!(cut(vec![]), [Yes, NotSeen, NotSeen]);
+        assert_eq!(cut(vec![interface([192, 0, 2, 1], false)]), [Yes, NotSeen, NotSeen]);
+        assert_eq!(cut(vec![interface([169, 254, 0, 1], true)]), [Yes, Yes, NotSeen]);
+        assert_eq!(cut(vec![interface([198, 51, 100, 1], true)]), [Yes, Yes, NotSeen]);
+        assert_eq!(cut(vec![interface([192, 0, 2, 1], true)]), [Yes; 3]);
+        // its reply
+        let answer = |length: u32, bytes: &[u8]| {
+            let mut body = vec![0; 64];
+            // \[MS-SMB2\] 2.2.32
+            body.extend([49, 0, 0, 0]);
+            body.extend(0x0014_01fc_u32.to_le_bytes());
+            body.extend([0xff; 16]);
+            body.extend([[0; 4], [0; 4], [112, 0, 0, 0], length.to_le_bytes(), [0; 4], [0; 4]].concat());
+            body.extend_from_slice(bytes);
+            let (_, reply) = ioctl::response(&body, &mut Off).expect("it has its fixed part");
+            let mut setup = SmbSetup::default();
+            setup.answer(at(1), 0, Some(&reply));
+            (setup.interfaces.len(), setup.is_list_cut)
+        };
+        assert_eq!(
+            [answer(152, &[0; 152]), answer(152, &[0; 151]), answer(152, &[])],
+            [(1, false), (1, true), (0, true)]
+        );
+        assert_eq!(answer(0, &[]), (0, false));
+        let mut unread = SmbSetup::default();
+        unread.answer(at(1), 0, None);
+        let mut refused = SmbSetup::default();
+        refused.answer(at(1), 0xc000_00bb, None);
+        assert_eq!([unread.is_list_cut, refused.is_list_cut], [true, false]);
+    }
+
+    #[test]
     fn attempts_that_came_to_nothing() {
         let rejected = [
             attempt(5445, 1, CmAnswer::Rejected(at(2), "Invalid service ID".into())),
@@ -2154,6 +2231,22 @@ mod tests {
     }
 
     #[test]
+    fn the_answer_to_a_request_stands_in_the_frame_of_the_answer() {
+        let accepted = |connections: Vec<Connection>, answer: CmAnswer| {
+            let path = climb(connections, &[attempt(445, 3, answer)]);
+            let rung = path.rungs.iter().find(|r| r.step == Step::Accepted).unwrap();
+            (rung.state, rung.at)
+        };
+        assert_eq!(accepted(vec![over_tcp()], CmAnswer::Accepted(at(4))), (State::Yes, Some(at(4))));
+        let refused = accepted(vec![over_tcp()], CmAnswer::Rejected(at(6), "No".into()));
+        assert_eq!(refused, (State::No, Some(at(6))));
+        let mut rdma = over_rdma();
+        assert_eq!(accepted(vec![rdma.clone()], CmAnswer::None), (State::Yes, Some(rdma.first)));
+        rdma.progress.accepted = Some(at(7));
+        assert_eq!(accepted(vec![rdma], CmAnswer::None), (State::Yes, Some(at(7))));
+    }
+
+    #[test]
     fn a_server_whose_answers_do_not_arrive_has_accepted_nothing() {
         let verdict = |repeated: u32| {
             let mut c = connection(2, Transport::RoceV2, Protocol::Unknown, 445, 3);
@@ -2168,8 +2261,14 @@ mod tests {
 
     #[test]
     fn a_datagram_that_could_not_be_delivered_is_no_silence() {
-        let reported =
-            Unreachable { reason: Reason::NoPort, protocol: 17, to: SERVER, ports: [0xc001, ROCE], queue_pair: None };
+        let reported = Unreachable {
+            reason: Reason::NoPort,
+            protocol: 17,
+            to: SERVER,
+            ports: [0xc001, ROCE],
+            length: 308,
+            queue_pair: None,
+        };
         let silent = [attempt(445, 3, CmAnswer::None)];
         let of = |by: Addr, reported: Unreachable| {
             let mut paths = paths(&report(vec![over_tcp()]), &silent, &[(at(4), [by, CLIENT], reported)]);

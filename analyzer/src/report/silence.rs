@@ -41,6 +41,9 @@ fn reported(report: &mut Report, undelivered: &[Undelivered]) {
         let Some((at, [by, _], first)) = about.next() else { continue };
         let times = 1 + about.filter(|(_, [other, _], u)| other == by && u.reason == first.reason).count();
         let mtu = match first.reason {
+            Reason::TooLarge(mtu) if mtu > 0 && first.length > mtu => {
+                format!(", {} bytes of at most {mtu}", first.length)
+            }
             Reason::TooLarge(mtu) if mtu > 0 => format!(", at most {mtu} bytes"),
             _ => String::new(),
         };
@@ -54,7 +57,10 @@ fn reported(report: &mut Report, undelivered: &[Undelivered]) {
             at.frame
         );
         // what a router does not forward, its destination never saw
-        let is_innocent = !is_host && !matches!(first.reason, Reason::NoHost | Reason::NoPort | Reason::Other);
+        // what it was sent after a packet that was too large may have been smaller
+        let may_have_come =
+            matches!(first.reason, Reason::NoHost | Reason::NoPort | Reason::Other | Reason::TooLarge(_));
+        let is_innocent = !is_host && !may_have_come;
         let is_innocent = is_innocent && finding.rule == Rule::PeerSilent;
         told.push((finding.rule, c.id, finding.by, is_innocent, text, why_undelivered(first.reason, is_host)));
     }
@@ -73,9 +79,11 @@ fn reported(report: &mut Report, undelivered: &[Undelivered]) {
 /// True if ICMP tells of packets of a connection that a finding is about.
 fn is_about(c: &Connection, finding: &Finding, told: &Undelivered) -> bool {
     let (at, _, undelivered) = told;
-    // what came before was answered, and of a packet that starts a silence nothing shows that it is too large
+    // what came before was answered
     let is_soon = at.time >= finding.time_ns && at.time <= finding.last_time_ns.saturating_add(AFTER);
-    let is_size = matches!(undelivered.reason, Reason::TooLarge(_)) && finding.rule == Rule::PeerSilent;
+    // what begins a silence need not be large, unless the quoted packet itself is
+    let is_other = finding.rule == Rule::PeerSilent
+        && matches!(undelivered.reason, Reason::TooLarge(most) if most == 0 || undelivered.length <= most);
     let sender = side_of(finding.by).map(|silent| 1 - silent);
     let is_sent_by = |side: usize| {
         let [from, to] = [c.peers[side], c.peers[1 - side]];
@@ -89,7 +97,7 @@ fn is_about(c: &Connection, finding: &Finding, told: &Undelivered) -> bool {
             _ => false,
         }
     };
-    is_soon && !is_size && (0..2).any(|side| sender.is_none_or(|sender| sender == side) && is_sent_by(side))
+    is_soon && !is_other && (0..2).any(|side| sender.is_none_or(|sender| sender == side) && is_sent_by(side))
 }
 
 /// Adds what other connections, and its end, show of the silence of an end.
@@ -198,7 +206,8 @@ mod tests {
             Finding::new(Rule::PeerSilent, Blame::Server, site, Certainty::IfNothingWasMissed, "was silent");
         finding.last_time_ns = 10 * SECOND;
         report.findings.add(finding);
-        let unreachable = Unreachable { reason, protocol: 6, to: address(1), ports, queue_pair: None };
+        let length = 1_540;
+        let unreachable = Unreachable { reason, protocol: 6, to: address(1), ports, length, queue_pair: None };
         let at = At { frame: 6, time: at * SECOND };
         conclude(&mut report, &[(at, [address(by), address(told)], unreachable); 2]);
         let found = report.findings.iter().next().expect("it is still there");
@@ -218,7 +227,12 @@ mod tests {
         let (by, text, _) = after(1, 2, PORTS, Reason::NoPort, 3);
         assert_eq!(by, Blame::Server, "it says so itself");
         assert!(text.starts_with("was silent; 192.0.2.1 itself reported twice that they were"), "{text}");
-        assert_eq!(after(9, 2, PORTS, Reason::TooLarge(1500), 3).1, "was silent", "it would be another finding");
+        let (by, text, _) = after(9, 2, PORTS, Reason::TooLarge(1500), 3);
+        assert_eq!(by, Blame::Server, "smaller ones may have come");
+        assert!(text.ends_with("packet too large, 1540 bytes of at most 1500 (ICMP, frame 6)"), "{text}");
+        for other in [0, 9000] {
+            assert_eq!(after(9, 2, PORTS, Reason::TooLarge(other), 3).1, "was silent", "it need not be that packet");
+        }
         assert_eq!(after(9, 2, PORTS, Reason::NoHost, 3).0, Blame::Server);
         let others = [
             after(9, 3, PORTS, Reason::Prohibited, 3),
@@ -238,7 +252,7 @@ mod tests {
             let site = Site { connection: Some(1), frame: 5, time_ns: SECOND };
             let finding = Finding::new(Rule::PeerSilent, Blame::Server, site, Certainty::Guess, "was silent");
             let (reason, ports) = (Reason::Prohibited, [port, ROCE_V2]);
-            let told = Unreachable { reason, protocol: 17, to: address(1), ports, queue_pair };
+            let told = Unreachable { reason, protocol: 17, to: address(1), ports, length: 60, queue_pair };
             is_about(&c, &finding, &(At { frame: 6, time: SECOND }, [address(9), address(2)], told))
         };
         assert_eq!([is_about(1, Some(0x11)), is_about(0xc001, Some(0x12))], [true, false]);

@@ -12,6 +12,8 @@ use rdmascope_dissector::wire::smb2::{Command, Header, NtStatus};
 const KNOWN_MAX: usize = 64;
 /// SessionId of a related request: that of the one before it.
 const RELATED_SESSION: u64 = u64::MAX;
+/// SessionId of what belongs to no session.
+const NO_SESSION: u64 = 0;
 /// TreeId of a related request: that of the one before it.
 const RELATED_TREE: u32 = u32::MAX;
 
@@ -27,9 +29,17 @@ pub(crate) struct Named {
 impl Named {
     pub(crate) fn of(header: &Header) -> Self {
         let is_related = header.is_related();
-        let session = Some(header.session_id).filter(|id| *id != 0 && !(is_related && *id == RELATED_SESSION));
+        let is_named = |id: u64| !is_related || !matches!(id, NO_SESSION | RELATED_SESSION);
+        let session = Some(header.session_id).filter(|id| is_named(*id));
         let tree = header.tree_id().filter(|id| !(is_related && *id == RELATED_TREE) && session.is_some());
         Self { session, tree }
+    }
+
+    /// Those of a reply: one that failed, or is about no session or the end of one, need not name any.
+    pub(crate) fn of_reply(header: &Header) -> Self {
+        let named = Self::of(header);
+        let is_free = header.status() != NtStatus::SUCCESS || matches!(header.command, Command::ECHO | Command::LOGOFF);
+        if is_free && header.session_id == NO_SESSION { Self::default() } else { named }
     }
 }
 
@@ -116,9 +126,17 @@ impl Context {
         self.is_shared = true;
     }
 
+    /// The session and the tree connect that a request names, if the connection shows how that was set up.
+    pub(crate) fn tree(&self, named: &Named) -> Option<(u64, u32)> {
+        named.session.zip(named.tree).filter(|tree| self.trees.has(tree))
+    }
+
     /// Finds what does not fit in the names of a request and its reply.
     pub(crate) fn wrong(&self, request: &Named, reply: &Named, command: Command) -> Option<UnfitId> {
-        let asked = request.session.filter(|_| is_of_session(command))?;
+        // without any session, none is needed either
+        let needs_one = command != Command::ECHO && !self.sessions.0.is_empty();
+        let is_judged = |id: &u64| is_of_session(command) && (*id != NO_SESSION || needs_one);
+        let asked = request.session.filter(is_judged)?;
         let is_known = self.sessions.has(&asked);
         if !self.is_lost && !is_known {
             return Some(UnfitId::Session(asked));
@@ -133,6 +151,14 @@ impl Context {
         reply.tree.filter(|named| *named != tree && *named != RELATED_TREE).map(|named| UnfitId::OtherTree(named, tree))
     }
 
+    /// The tree connect that a request names, if it was not set up on this connection and the one in its reply was: then
+    /// the client may have meant that.
+    pub(crate) fn meant(&self, request: &Named, reply: &Named) -> Option<UnfitId> {
+        let (session, asked) = request.session.zip(request.tree)?;
+        let is_meant = reply.tree.is_some_and(|named| self.trees.has(&(session, named)));
+        (is_meant && !self.trees.has(&(session, asked))).then_some(UnfitId::Tree(asked))
+    }
+
     /// Takes note of what a reply sets up.
     pub(crate) fn learn(&mut self, reply: &Header, request: &Named, command: Command) {
         if reply.status() != NtStatus::SUCCESS {
@@ -145,7 +171,7 @@ impl Context {
                 self.is_shared |= !has_room;
             }
             Command::TREE_CONNECT => {
-                let session = request.session.unwrap_or(reply.session_id);
+                let session = request.session.filter(|id| *id != NO_SESSION).unwrap_or(reply.session_id);
                 let is_known = reply.tree_id().is_some_and(|tree| self.trees.add((session, tree)));
                 self.is_shared |= !is_known;
             }
@@ -167,8 +193,8 @@ mod tests {
 
     /// What is wrong in a request and its reply, each with its session and its tree connect.
     fn wrong(context: &Context, command: Command, request: (u64, u32), reply: (u64, u32)) -> Option<UnfitId> {
-        let named = |(session, tree)| Named::of(&header(command, session, tree));
-        context.wrong(&named(request), &named(reply), command)
+        let (request, reply) = (header(command, request.0, request.1), header(command, reply.0, reply.1));
+        context.wrong(&Named::of(&request), &Named::of_reply(&reply), command)
     }
 
     fn with_a_tree() -> Context {
@@ -198,16 +224,50 @@ mod tests {
             (Command::READ, (7, 1), (u64::MAX, u32::MAX), None),
             // all ones, and not related
             (Command::READ, (u64::MAX, 1), (7, 1), Some(UnfitId::Session(u64::MAX))),
-            (Command::READ, (7, 1), (0, 0), None),
+            // none
+            (Command::READ, (0, 1), (0, 1), Some(UnfitId::Session(0))),
+            (Command::READ, (0, u32::MAX), (7, 1), None),
+            (Command::READ, (7, 1), (0, 1), Some(UnfitId::OtherSession(0, 7))),
+            (Command::LOGOFF, (7, 0), (0, 0), None),
             // of no session, or of no tree connect
             (Command::SESSION_SETUP, (9, 0), (9, 0), None),
             (Command::SESSION_SETUP, (0, 0), (9, 0), None),
             (Command::ECHO, (0, 0), (0, 0), None),
             (Command::ECHO, (7, 5), (7, 0), None),
+            (Command::ECHO, (7, 0), (0, 0), None),
             (Command::TREE_CONNECT, (7, 0), (7, 3), None),
         ] {
             assert_eq!(wrong(&context, command, request, reply), expected, "{command} {request:?} {reply:?}");
         }
+    }
+
+    #[test]
+    fn who_sets_up_no_session_needs_none() {
+        let context = Context::default();
+        assert_eq!(wrong(&context, Command::READ, (0, 1), (0, 1)), None);
+        assert_eq!(wrong(&context, Command::READ, (7, 1), (7, 1)), Some(UnfitId::Session(7)));
+    }
+
+    #[test]
+    fn a_failure_need_not_name_its_session() {
+        let context = with_a_tree();
+        let failed = Header { status_or_channel_sequence: NtStatus::ACCESS_DENIED.0, ..header(Command::READ, 0, 0) };
+        let request = Named::of(&header(Command::READ, 7, 1));
+        assert_eq!(context.wrong(&request, &Named::of_reply(&failed), Command::READ), None);
+        let other = Header { session_id: 8, ..failed };
+        let wrong = context.wrong(&request, &Named::of_reply(&other), Command::READ);
+        assert_eq!(wrong, Some(UnfitId::OtherSession(8, 7)));
+    }
+
+    #[test]
+    fn a_request_whose_reply_names_what_was_set_up_meant_that() {
+        let context = with_a_tree();
+        let meant = |asked, named| {
+            let of = |tree| Named::of(&header(Command::READ, 7, tree));
+            context.meant(&of(asked), &of(named))
+        };
+        assert_eq!(meant(0, 1), Some(UnfitId::Tree(0)));
+        assert_eq!([meant(1, 2), meant(2, 3), meant(1, 1)], [None; 3]);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 pub(crate) mod channel;
 pub(crate) mod context;
-pub(crate) mod covered;
 pub(crate) mod ids;
+pub(crate) mod kept;
 pub(crate) mod payload;
 pub(crate) mod rpc;
 pub(crate) mod shape;

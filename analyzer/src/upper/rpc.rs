@@ -1,13 +1,13 @@
 //! ONC RPC and NFS on one connection: calls and replies matched to exchanges, file handles to names, and the rules that
 //! need both.
 
-use super::covered::Covered;
 use super::payload::Payload;
 use super::{Answers, EARLY, WAITS_FOR_DATA, has_answers, is_unanswered};
 use crate::context::FrameContext;
+use crate::covered::Covered;
 use crate::exchange::{DataPath, Descriptor, Exchange, Family, One, Status};
 use crate::finding::{Blame, Certainty, Rule, Severity};
-use crate::messages::rpcrdma::{IMPATIENT, Kind, RpcMessage, Said, other_xid};
+use crate::messages::rpcrdma::{IMPATIENT, Kind, PADDING, RpcMessage, Said, other_xid};
 use crate::missed::Rests;
 use crate::notes::Layer;
 use crate::op::{At, End};
@@ -26,11 +26,10 @@ use rdmascope_dissector::fault::FaultKind;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::text::Elapsed;
 use rdmascope_dissector::trace::Trace;
-use rdmascope_dissector::wire::mount;
 use rdmascope_dissector::wire::nfs::v4::session;
 use rdmascope_dissector::wire::nfs::{self, Op, Visit};
 use rdmascope_dissector::wire::portmap::Mapping;
-use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, MessageType, Program};
+use rdmascope_dissector::wire::rpc::{self, AcceptState, GssService, Memo, Message, MessageType, Program};
 use rdmascope_dissector::wire::rpcrdma::{Reads, RpcRdma as Header, Segment};
 use rdmascope_dissector::wire::xdr::Stream;
 
@@ -76,6 +75,8 @@ struct Moved {
     is_write: bool,
     offset: u64,
     count: u32,
+    /// Stability of a WRITE, requested or reached.
+    stable: u32,
     /// True if its data is in a chunk.
     is_reduced: bool,
 }
@@ -92,7 +93,10 @@ impl Moved {
             code if nfs::v4::Operation(code) == nfs::v4::Operation::WRITE => true,
             _ => return None,
         };
-        op.io.map(|io| Self { is_write, offset: io.offset, count: io.count, is_reduced: io.reduced })
+        op.io.map(|io| {
+            let nfs::Io { offset, count, stable, reduced: is_reduced, .. } = io;
+            Self { is_write, offset, count, stable, is_reduced }
+        })
     }
 }
 
@@ -192,8 +196,8 @@ impl<'a> Visit<'a> for Names {
         self.take(op);
     }
 
-    fn mounted(&mut self, status: mount::Status) {
-        self.status = Some(status.0).filter(|status| *status != 0);
+    fn answered(&mut self, status: u32) {
+        self.status = Some(status).filter(|status| *status != 0);
     }
 
     /// RFC 8881 16.2.3, RFC 7530 15.2.3: evaluation ends with the first operation that fails, and its status is that of
@@ -367,13 +371,15 @@ fn product(name: &[u8]) -> String {
     short.chars().take(PRODUCT_MAX).collect()
 }
 
-/// Rank of an operation as the name of its compound: one that does something ranks above those that lead up to it.
+/// Rank of an operation as the name of its compound: one that does something ranks above those that lead up to it, and
+/// above a GETATTR or GETFH, which clients put behind nearly everything.
 fn rank_of(name: &str) -> u8 {
     match name {
-        "SEQUENCE" | "CB_SEQUENCE" | "PUTFH" | "PUTROOTFH" | "SAVEFH" | "RESTOREFH" => 0,
-        "GETFH" | "GETATTR" | "ACCESS" | "VERIFY" | "NVERIFY" => 1,
-        "LOOKUP" | "LOOKUPP" => 2,
-        _ => 3,
+        "SEQUENCE" | "CB_SEQUENCE" | "PUTFH" | "PUTROOTFH" | "PUTPUBFH" | "SAVEFH" | "RESTOREFH" => 0,
+        "GETFH" | "GETATTR" | "VERIFY" | "NVERIFY" => 1,
+        "ACCESS" => 2,
+        "LOOKUP" | "LOOKUPP" => 3,
+        _ => 4,
     }
 }
 
@@ -384,6 +390,8 @@ pub(crate) struct Rpc {
     messages: [u64; 2],
     commands: Commands,
     answers: Answers<u32, Option<Memo>>,
+    /// The first reply to a call that is no NULL.
+    first_reply: Option<At>,
     /// By the end that calls and transaction id.
     pending: HashMap<(End, u32), Box<Pending>>,
     /// Transaction ids by number of the exchange.
@@ -624,8 +632,13 @@ impl Rpc {
     fn learn(&mut self, cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, pending: &Pending) {
         self.nfs.is_made_by(0, pending.names.implementation.as_deref());
         if let Some(memo) = pending.memo {
-            let client = if memo.is_callback() { message.by.peer() } else { message.by };
-            cx.roles.learn(client, Source::Message);
+            let (client, source) = match memo.is_callback() {
+                // others may have programs with such numbers, but not with these operations
+                true if pending.names.operation.is_some() => (message.by.peer(), Source::Callback),
+                true => (message.by.peer(), Source::Message),
+                false => (message.by, Source::Message),
+            };
+            cx.roles.learn(client, source);
             if memo.is_callback() {
                 self.nfs.callbacks += 1;
             } else if memo.is_nfs() && self.nfs.version == 0 {
@@ -709,9 +722,12 @@ impl Rpc {
             cx.report(Rule::RpcrdmaChunkLength, message.by, rests, text);
         }
         if let Some(header) = message.header.filter(|_| !is_of_either) {
-            announced_and_written(cx, message.by, header, &pending, is_whole);
-            if is_whole {
-                read_for(cx, message.by, &pending, is_attributed);
+            announced(cx, message.by, header, &pending, is_whole);
+            // a call that was executed before is answered from a cache of replies
+            let is_again = self.answers.find(&message.xid).is_some_and(|(memo, _)| memo == pending.memo);
+            if is_whole && !is_again {
+                let is_among_first = self.first_reply.is_none_or(|at| pending.exchange.request.frame <= at.frame);
+                read_for(cx, message.by, &pending, is_attributed, is_among_first);
             }
         }
         if let (Some(name), Some(got)) = (&pending.names.name, &pending.names.got) {
@@ -742,19 +758,32 @@ impl Rpc {
         (exchange.recalled, exchange.perhaps_recalled) = (of_it, perhaps);
         exchange.reply = Some(message.first);
         exchange.reply_end = Some(message.last);
-        let version = pending.memo.filter(|memo| memo.is_nfs()).map_or(0, |memo| memo.version);
+        // those of NFSACL are NFS's
+        let has_its_status = |memo: &Memo| memo.is_nfs() || Program(memo.program) == Program::NFSACL;
+        let version = pending.memo.filter(has_its_status).map_or(0, |memo| memo.version);
         let code = Status::of_nfs(version, pending.names.status.unwrap_or(0));
         exchange.status = exchange.status.or(Some(code));
         exchange.failed |= pending.names.status.is_some();
         exchange.bytes_moved = match exchange.command {
             "READ" | "WRITE" => {
                 let done = pending.names.done(exchange.command == "WRITE");
+                if exchange.command == "WRITE" && is_whole && !exchange.failed {
+                    stability(cx, message.by, exchange.request, done.clone());
+                }
                 for (asked, count) in done.clone().map(|(asked, done)| (asked.count, done.count)) {
                     if count > asked && is_whole {
                         let command = exchange.command;
                         let text = format_args!("says it moved {count} bytes of a {command} of {asked}");
                         cx.report(Rule::RdmaLength, message.by, Rests::since(exchange.request).of(message.by), text);
                         let (blame, why) = (cx.blame(message.by), Some("A server that counts wrongly"));
+                        cx.env.findings.because(Rule::RdmaLength, Some(cx.about.id), blame, why);
+                    }
+                    if count == 0 && asked > 0 && exchange.command == "WRITE" && is_whole && !exchange.failed {
+                        // fewer bytes are allowed; with none at all the client gets nowhere
+                        let text =
+                            format_args!("answered a WRITE of {asked} bytes with success, and wrote none of them");
+                        cx.guess(Rule::RdmaLength, message.by, text);
+                        let (blame, why) = (cx.blame(message.by), Some(NOTHING_WRITTEN));
                         cx.env.findings.because(Rule::RdmaLength, Some(cx.about.id), blame, why);
                     }
                 }
@@ -790,6 +819,9 @@ impl Rpc {
             self.recall_refused(&pending.exchange, message.last);
         }
         self.answers.add(message.xid, pending.memo, pending.exchange.id);
+        if pending.memo.is_none_or(|memo| memo.procedure != 0) {
+            self.first_reply.get_or_insert(message.first);
+        }
         Self::complete(cx, caller, *pending);
     }
 
@@ -1045,6 +1077,14 @@ const STATE_TO_RECLAIM: &str = "The server was restarted, or a file system moved
 const NO_CALLBACKS: &str =
     "The server cannot call the client back, or not in this session: it cannot ask for delegations, and grants none";
 
+/// Cause of a WRITE that is confirmed, and wrote nothing.
+const NOTHING_WRITTEN: &str = "The server failed, for want of room or otherwise, and does not say so: a client takes it \
+    for an I/O error, or sends the data again and again";
+
+/// Cause of a WRITE that is confirmed without its data.
+const EXECUTED_BEFORE: &str = "The client had sent the call before, over a connection that was lost; the server executed \
+    it then, and answers from its cache of replies (RFC 8881 2.10.6.1.3)";
+
 /// Cause of callbacks that are not answered.
 const CALLBACKS_STUCK: &str = "The client's callback service is stuck, or is gone";
 
@@ -1052,16 +1092,32 @@ const CALLBACKS_STUCK: &str = "The client's callback service is stuck, or is gon
 const UNREADABLE: &str =
     "The client encoded the call wrongly, it was damaged on its way, or the server reads it wrongly: decode the call";
 
+/// Cause of SYSTEM_ERR.
+const SYSTEM_ERROR: &str = "The server ran out of memory, or failed otherwise before it could execute the call";
+
 /// Cause of a failure whose status says more than its rule (RFC 1813 2.6, RFC 8881 15.1).
 const fn why_failed(status: Status) -> Option<&'static str> {
     use nfs::v4::Status as S;
-    let Some(code) = status.number() else { return None };
+    let Some(code) = status.number() else {
+        return if status.is_system_error() { Some(SYSTEM_ERROR) } else { None };
+    };
     match S(code) {
         S::NOSPC => Some("The file system is full"),
         S::DQUOT => Some("The user's quota is used up: nothing is damaged"),
         S::SERVERFAULT => Some("The server failed in a way for which NFS has no other status: its log says more"),
         _ => None,
     }
+}
+
+/// Causes of a chunk that does not have as many bytes as the message says: of an argument, and of a result.
+const UNFIT: &str = "The client's chunk does not fit the argument that is in it";
+const NOT_SHORTENED: &str = "A short read whose chunk lengths were not shortened";
+const NO_ROOM: &str = "The data does not fit into the chunk, and was counted before it was cut";
+
+/// Cause of a chunk of `length` bytes for data of `count` bytes, if it is not `other`.
+const fn why_length(count: u64, length: u64, other: &'static str) -> &'static str {
+    let is_padding = length > count && length - count < 4 && length.is_multiple_of(4);
+    if is_padding { PADDING } else { other }
 }
 
 /// Text of the finding about data in a chunk that GSS-API protects.
@@ -1099,6 +1155,8 @@ fn reduced_argument(cx: &mut FrameContext<'_>, by: End, reads: &Reads<'_>, rests
         if length < count || length > count.next_multiple_of(4) {
             let text = format_args!("writes {count} bytes, but the read chunk has {length}");
             cx.report_at(at, Rule::RpcrdmaChunkLength, by, rests, text);
+            let (blame, id) = (cx.blame(by), Some(cx.about.id));
+            cx.env.findings.because(Rule::RpcrdmaChunkLength, id, blame, Some(why_length(count, length, UNFIT)));
         }
     }
 }
@@ -1109,8 +1167,10 @@ fn next_position(reads: &Reads<'_>, behind: u32) -> Option<u32> {
 }
 
 /// Checks that the server read the data that it says it wrote, as far as it is known what it asked for: responses to
-/// RDMA Reads may be missing in the capture. `is_attributed` if it is known what all RDMA of the connection was for.
-fn read_for(cx: &mut FrameContext<'_>, by: End, pending: &Pending, is_attributed: bool) {
+/// RDMA Reads may be missing in the capture. `is_attributed` if it is known what all RDMA of the connection was for;
+/// `is_among_first` if nothing was answered on the connection before the call: the client may have sent it before, over
+/// a connection that was lost.
+fn read_for(cx: &mut FrameContext<'_>, by: End, pending: &Pending, is_attributed: bool, is_among_first: bool) {
     let exchange = &pending.exchange;
     let reduced = pending.names.done(true).filter(|(asked, _)| asked.is_reduced);
     let says: u64 = reduced.map(|(_, done)| u64::from(done.count)).sum();
@@ -1127,7 +1187,13 @@ fn read_for(cx: &mut FrameContext<'_>, by: End, pending: &Pending, is_attributed
     match fetched {
         _ if exchange.reads.frames == 0 => {
             let text = format_args!("says it wrote {says} bytes of a WRITE, but read none of them");
-            cx.report(Rule::RdmaLength, by, rests, text);
+            if !is_among_first {
+                cx.report(Rule::RdmaLength, by, rests, text);
+            } else if cx.missed.is_whole(rests) {
+                cx.guess(Rule::RdmaLength, by, text);
+                let (blame, id) = (cx.blame(by), Some(cx.about.id));
+                cx.env.findings.because(Rule::RdmaLength, id, blame, Some(EXECUTED_BEFORE));
+            }
         }
         Some((first, there)) if first < there => {
             let text = format_args!("says it wrote {says} bytes of a WRITE, but read {first} of them");
@@ -1137,17 +1203,38 @@ fn read_for(cx: &mut FrameContext<'_>, by: End, pending: &Pending, is_attributed
     }
 }
 
-/// Compares the bytes that the chunks of a reply announce with those that were seen, which may be more: some twice, and
-/// some that are no part of it; and with those that the message announces. `is_whole` if all of it and of its call could be read.
-fn announced_and_written(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, pending: &Pending, is_whole: bool) {
-    let listed: u64 = header.writes.iter().map(|c| c.length()).sum();
-    let announced = listed + header.reply.map_or(0, |c| c.length());
-    let wrote = pending.exchange.writes.bytes;
-    let rests = Rests::since(pending.exchange.request).of(by).though_cut();
-    if announced > wrote {
-        let text = format_args!("says {announced} bytes were written into the chunks; {wrote} were seen");
-        cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
+/// The greatest value of `stable_how` (RFC 1813 3.3.7, RFC 8881 18.32.1).
+const STABLE_MAX: u32 = nfs::v3::Stable::FILE_SYNC.0;
+
+/// Checks that the data of WRITEs, asked for and done, is as safe as was asked.
+fn stability<'m>(
+    cx: &mut FrameContext<'_>,
+    by: End,
+    request: At,
+    mut done: impl Iterator<Item = (&'m Moved, &'m Moved)> + Clone,
+) {
+    use nfs::v3::Stable;
+    if let Some((_, got)) = done.clone().find(|(_, got)| got.stable > STABLE_MAX) {
+        let text = format_args!("answered a WRITE with committed {}, which is not defined", got.stable);
+        cx.report(Rule::RpcMalformed, by, Rests::FRAME, text);
     }
+    let is_less = |asked: &Moved, got: &Moved| got.stable < asked.stable && asked.stable <= STABLE_MAX;
+    if let Some((asked, got)) = done.find(|(asked, got)| is_less(asked, got) && got.count > 0) {
+        let [asked, got] = [asked, got].map(|moved| Stable(moved.stable));
+        cx.report(
+            Rule::NfsStable,
+            by,
+            Rests::since(request),
+            format_args!("answered a WRITE that asked for {asked} with {got}"),
+        );
+    }
+}
+
+/// Compares the bytes that the chunks of a reply announce with those that the message announces. `is_whole` if all of it
+/// and of its call could be read.
+fn announced(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, pending: &Pending, is_whole: bool) {
+    let listed: u64 = header.writes.iter().map(|c| c.length()).sum();
+    let rests = Rests::since(pending.exchange.request).of(by).though_cut();
     // each READ has a chunk of its own, unless other results may have one too
     let reads = Names::all(&pending.names.transfers, false).filter(|_| !pending.names.is_mixed);
     for (Moved { count, is_reduced, .. }, chunk) in reads.zip(header.writes.iter()) {
@@ -1155,6 +1242,10 @@ fn announced_and_written(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>
         if *is_reduced && u64::from(*count) != length {
             let text = format_args!("answers with {count} bytes, but the write chunk has {length}");
             cx.report(Rule::RpcrdmaChunkLength, by, Rests::FRAME, text);
+            let why = if u64::from(*count) < length { NOT_SHORTENED } else { NO_ROOM };
+            let (blame, id) = (cx.blame(by), Some(cx.about.id));
+            let why = Some(why_length(u64::from(*count), length, why));
+            cx.env.findings.because(Rule::RpcrdmaChunkLength, id, blame, why);
         }
         // if a chunk was offered for it, a result is moved there (RFC 8166 6.1); one without segments has no room
         let is_inline = !is_reduced && *count > 0 && !header.is_long();
@@ -1188,6 +1279,8 @@ struct Extent {
     is_short: bool,
     /// Position of a read chunk at which no item begins.
     unread: Option<u32>,
+    /// Name and value of a boolean that is neither 0 nor 1.
+    odd: Option<(&'static str, u32)>,
 }
 
 /// Decodes an RPC message that belongs to a pending call.
@@ -1206,15 +1299,22 @@ fn decode<T: Trace>(
             // what is in a chunk that belongs to no known item is not known
             is_short: decoded.fault.is_some_and(|fault| fault.kind == FaultKind::Short) && !decoded.is_unmatched,
             unread: decoded.unread,
+            odd: decoded.odd.map(|(def, value)| (def.label, value)),
         };
         match (decoded.message, expected) {
             (Message::Call(call), MessageType::CALL) => pending.memo = Some(call.memo),
             (Message::Reply(reply), MessageType::REPLY) => {
-                if let (rpc::Outcome::Failed(state), Some(by)) = (reply.outcome, cx.sender)
-                    && state.0 > rpc::AcceptState::SYSTEM_ERR.0
-                {
-                    let (command, state) = (One(pending.exchange.command), state.0);
-                    let text = format_args!("answered {command} with accept_stat {state}, which is not defined");
+                let undefined = match reply.outcome {
+                    rpc::Outcome::Failed(AcceptState(state)) if state > AcceptState::SYSTEM_ERR.0 => {
+                        Some(("accept_stat", state))
+                    }
+                    rpc::Outcome::Denied(state) => Some(("reject_stat", state)),
+                    rpc::Outcome::Unknown(state) => Some(("reply_stat", state)),
+                    _ => None,
+                };
+                if let Some(((name, state), by)) = undefined.zip(cx.sender) {
+                    let command = One(pending.exchange.command);
+                    let text = format_args!("answered {command} with {name} {state}, which is not defined");
                     cx.report(Rule::RpcMalformed, by, Rests::FRAME, text);
                 }
                 if let Some(refused) = Status::of_refusal(reply.outcome) {
@@ -1228,9 +1328,14 @@ fn decode<T: Trace>(
     extent
 }
 
-/// True if a call is of a program whose messages are known to their end.
+/// True if a call is of a program whose messages are known to their end. Others than callbacks may have their numbers:
+/// they do not have their operations (RFC 5531 8.2).
 fn is_known(pending: &Pending) -> bool {
-    pending.memo.is_some_and(|memo| memo.is_callback() || memo.is_nfs() && memo.version >= 3) && !is_protected(pending)
+    let is_its = |memo: Memo| match memo.is_callback() {
+        true => pending.names.operation.is_some(),
+        false => memo.is_nfs() && memo.version >= 3,
+    };
+    pending.memo.is_some_and(is_its) && !is_protected(pending)
 }
 
 /// Checks that a call, which was captured whole, has all of its arguments, and that one begins at each read chunk.
@@ -1269,6 +1374,15 @@ fn malformed_call(
         }
         _ => {}
     }
+    if let Some((name, value)) = read.odd.filter(|_| read.is_whole) {
+        let text = format_args!("sent {command} in which a boolean ({name}) is {value}; it is 0 or 1");
+        cx.report_at(at, Rule::RpcMalformed, by, rests, text);
+    }
+    let stable = Names::all(&pending.names.transfers, true).map(|moved| moved.stable);
+    if let Some(stable) = stable.into_iter().find(|stable| *stable > STABLE_MAX).filter(|_| read.is_whole) {
+        let text = format_args!("sent {command} that asks for stable_how {stable}, which is not defined");
+        cx.report_at(at, Rule::RpcMalformed, by, rests, text);
+    }
 }
 
 /// Checks that a reply, which was captured whole, is one, and has the results of the call's operations.
@@ -1284,6 +1398,9 @@ fn malformed_reply(cx: &mut FrameContext<'_>, by: End, rests: Rests, read: &Exte
     } else if is_known(pending) && read.is_short && pending.is_whole {
         let text = format_args!("answered {command} with a reply that ends within its results");
         cx.report(Rule::RpcMalformed, by, rests, text);
+    } else if let Some((name, value)) = read.odd.filter(|_| is_known(pending) && read.is_whole && pending.is_whole) {
+        let text = format_args!("answered {command} with a boolean ({name}) that is {value}; it is 0 or 1");
+        cx.report(Rule::RpcMalformed, by, rests, text);
     }
 }
 
@@ -1294,6 +1411,17 @@ mod tests {
     use crate::messages::rpcrdma::RpcMessage;
     use crate::messages::stream::Record;
     use rdmascope_dissector::trace::Off;
+
+    #[test]
+    fn what_leads_up_to_an_operation_or_comes_behind_it_does_not_name_the_compound() {
+        let named = |operations: &[&'static str]| {
+            operations.iter().copied().reduce(|a, b| if rank_of(b) >= rank_of(a) { b } else { a })
+        };
+        assert_eq!(named(&["SEQUENCE", "PUTFH", "ACCESS", "GETATTR"]), Some("ACCESS"));
+        assert_eq!(named(&["SEQUENCE", "PUTFH", "LOOKUP", "GETFH", "GETATTR"]), Some("LOOKUP"));
+        assert_eq!(named(&["SEQUENCE", "PUTFH", "OPEN", "GETFH", "ACCESS", "GETATTR"]), Some("OPEN"));
+        assert_eq!(named(&["SEQUENCE", "PUTROOTFH", "GETFH", "GETATTR"]), Some("GETATTR"));
+    }
 
     /// The RPC layer alone, over TCP.
     struct Layer {
@@ -1369,6 +1497,36 @@ mod tests {
             .collect();
         assert_eq!(shown.len(), 1);
         assert!(matches!(shown[0], (true, Some(status)) if alloc::format!("{status}") == "SYSTEM_ERR"), "{shown:?}");
+    }
+
+    /// A server of NFS 4.0 opens a connection of its own for them (RFC 7530 16.33.5): who opened it is not the client.
+    #[test]
+    fn who_sends_callbacks_is_the_server() {
+        let null = [1, 0, 2, 0x4000_0000, 1, 0, 0, 0, 0, 0];
+        let recall = [2, 0, 2, 0x4000_0000, 1, 1, 0, 0, 0, 0, 0, 0, 7, 1, 4, 1, 2, 3, 4, 0, 4, 9];
+        let mut layer = Layer::new();
+        layer.alone.frame(End::A).roles.learn(End::A, Source::Handshake);
+        layer.message(End::A, &null).message(End::B, &reply(1, 0));
+        assert_eq!(layer.alone.frame(End::A).roles.client(), Some(End::A), "a program of any kind");
+        layer.message(End::A, &recall);
+        assert_eq!(layer.alone.frame(End::A).roles.client(), Some(End::B));
+    }
+
+    /// GETACL of NFSACL, with a file handle of four bytes and a mask; without attributes in its reply.
+    #[test]
+    fn a_list_of_access_rights_that_the_server_does_not_give_has_failed() {
+        for (version, status, shown) in [(3, 10_008, "ERR_JUKEBOX"), (3, 5, "ERR_IO"), (2, 70, "ERR_STALE")] {
+            let mut layer = Layer::new();
+            let handle: &[u32] = if version == 3 { &[4, 1] } else { &[1; 8] };
+            let call = [&[1, 0, 2, 100_227, version, 1, 0, 0, 0, 0][..], handle, &[1]].concat();
+            let attributes: &[u32] = if version == 3 { &[0] } else { &[] };
+            let reply = [&reply(1, 0)[..], &[status], attributes].concat();
+            layer.message(End::A, &call).message(End::B, &reply);
+            let answered = layer.alone.answered(End::B);
+            let [one] = answered.as_slice() else { panic!("{answered:?}") };
+            let status = Status(one.family, one.status.unwrap_or(0));
+            assert_eq!((one.command, one.failed, alloc::format!("{status}").as_str()), ("GETACL", true, shown));
+        }
     }
 
     /// The capture began between a call and its copy, which was retransmitted when the reply was under way.

@@ -3,18 +3,20 @@
 
 use super::channel::{self, Agreed};
 use super::context::{self, Context, Named};
-use super::covered::Covered;
 use super::ids::{Early, Ids, MessageIdViolation};
+use super::kept::KeptList;
 use super::payload::Payload;
 use super::shape;
 use super::signing::{Setup, Signing};
 use super::unseal::Unseal;
 use super::{Answers, WAITS_FOR_DATA, has_answers, is_unanswered};
+use crate::breaks::{self, Break, Freed, Held, RELEASED_WITHIN, SHARED_LEAST, Waited, Waiter};
 use crate::context::FrameContext;
+use crate::covered::Covered;
 use crate::credits::{charge_of, payload_of};
-use crate::env::{RELEASED_WITHIN, Release};
+use crate::env::Release;
 use crate::episodes::time::Behind;
-use crate::episodes::{Cause, Ceiling};
+use crate::episodes::{Cause, Ceiling, not_before};
 use crate::exchange::{self, DataPath, Descriptor, Exchange, Family, One};
 use crate::finding::{Certainty, Rule};
 use crate::keys::session::{Direction, SignatureCheck};
@@ -40,8 +42,11 @@ use rdmascope_dissector::frame::Addr;
 use rdmascope_dissector::text::Elapsed as Milliseconds;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::smb2::compression;
+use rdmascope_dissector::wire::smb2::create::OplockLevel;
 use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
+use rdmascope_dissector::wire::smb2::lock::LockRequest;
 use rdmascope_dissector::wire::smb2::negotiate::{Dialect, NegotiateRequest};
+use rdmascope_dissector::wire::smb2::oplock;
 use rdmascope_dissector::wire::smb2::rdma_channel::{RdmaTransform, TransformType};
 use rdmascope_dissector::wire::smb2::smb1::Smb1Header;
 use rdmascope_dissector::wire::smb2::tree::ShareType;
@@ -55,6 +60,16 @@ const PIPES_MAX: usize = 256;
 /// ns for which a request may wait for others, of what is no poll: as long as a server waits for an oplock to be given
 /// back (\[MS-SMB2\] 3.3.2.1).
 const PENDING_MAX: i64 = 35_000_000_000;
+/// ns for which a request for data of a disk may wait for it after an interim reply: a disk that has to spin up needs
+/// most of that.
+const STORAGE_MAX: i64 = 15_000_000_000;
+/// ns within which a client that ends its session closes the connection, whether that was answered or not.
+const LEAVES_WITHIN: i64 = 5_000_000_000;
+/// Cause of a request that the server told to wait, and did not answer.
+const TOLD_TO_WAIT: &str = "The server told the client to wait (STATUS_PENDING), and never sent the final reply: its \
+    storage hangs, it lost the request, or it waits for something that the capture does not show";
+/// Leases whose files are remembered per connection at most.
+const LEASES_MAX: usize = 1024;
 /// Files whose names are remembered per connection at most.
 const FILES_MAX: usize = 4096;
 /// Keys of one request that are remembered to be ended with it.
@@ -83,6 +98,8 @@ struct Pending {
     signed: bool,
     /// Values for signing in a SESSION_SETUP.
     setup: Setup,
+    /// MinimumCount of a READ.
+    least: u32,
     /// Bytes that Read Requests asked for.
     asked: Covered,
     /// Bytes that came.
@@ -91,6 +108,12 @@ struct Pending {
     created_by: Option<u64>,
     /// The session and the tree connect that it names.
     named: Named,
+    /// The message id of the request behind it in its compound.
+    next: Option<u64>,
+    /// The key of the lease that a CREATE asks for.
+    lease: Option<[u8; 16]>,
+    /// The range that a LOCK asks for: from the first byte to the one behind the last of all its ranges.
+    range: Option<(u64, u64)>,
 }
 
 /// Encryption or signature of data that RDMA moves, \[MS-SMB2\] 2.2.43.1.
@@ -115,8 +138,7 @@ struct Released {
     exchange: u64,
     file: Option<Arc<str>>,
     id: Option<FileId>,
-    /// True if it does not name its file.
-    of_any: bool,
+    freed: Freed,
     at: At,
 }
 
@@ -198,6 +220,8 @@ pub(crate) struct Smb2 {
     /// The last exchange that was asked for by its number, and its message id: packets of one come in runs.
     last: (u64, u64),
     files: Recent<FileId, OpenFile>,
+    /// By the key of a lease: its file.
+    leases: Recent<[u8; 16], Arc<str>>,
     /// Session and tree id of connections to named pipes.
     pipes: Recent<(u64, u32), ()>,
     /// By the message id of a CREATE: the file that it opened, for those behind it in its compound.
@@ -222,6 +246,8 @@ pub(crate) struct Smb2 {
     room: Ceiling,
     /// The last request after which others that wait may go on.
     released: Option<Released>,
+    /// Oplocks and leases that its server asked for.
+    kept: KeptList,
     /// Text of encrypted and compressed messages, one buffer a layer.
     clear: [Vec<u8>; LAYERS_MAX],
 }
@@ -245,8 +271,8 @@ struct Walk<'w, 'u, 'c> {
     replied: bool,
     /// True if it was encrypted on its way.
     sealed: bool,
-    /// True if a request came before in the same message.
-    behind_first: bool,
+    /// The message id of the request before it in the same message.
+    before: Option<u64>,
     /// True if another message of the compound should follow the last one seen.
     goes_on: bool,
 }
@@ -443,7 +469,7 @@ impl Smb2 {
             invalidated: false,
             replied: false,
             sealed,
-            behind_first: false,
+            before: None,
             goes_on: true,
         };
         let result = smb2::parse_message(message.bytes, t, &mut walk);
@@ -487,6 +513,9 @@ impl Smb2 {
             self.ids.finish(|at, wrong| found.push((at, wrong)));
             found.into_iter().for_each(|(at, wrong)| broken(cx, client, at, wrong));
         }
+        self.keeps(cx, end);
+        // the request before, and whether it may wait
+        let mut before = (0, false);
         for mut pending in left {
             // encrypted bytes are no payload
             let encrypted = pending.protection.as_ref().is_some_and(|p| p.encrypts);
@@ -495,25 +524,46 @@ impl Smb2 {
                 payload.finish(&mut pending.exchange, length.into(), &mut cx.env.sink);
             }
             let exchange = &mut pending.exchange;
-            // who mounts waits for nobody else, and who reads a file waits for so long at most
+            let waited = end.since(exchange.request);
+            let is_poll = exchange.is_poll();
+            // who mounts waits for nobody else
             let is_mount = stats::MOUNTS.contains(&exchange.command) || stats::AROUND.contains(&exchange.command);
-            let is_patient = exchange.is_poll() || end.since(exchange.request) < PENDING_MAX && !is_mount;
+            // what a server closes, and says so, it works on no longer (3.3.5.6, 3.3.5.10)
+            let file = pending.file_id.filter(|id| *id != FileId::PREVIOUS && exchange.file.is_some());
+            let is_over = file.is_some_and(|id| self.files.get(&id).is_none());
+            let is_patient = is_poll || !is_over && waited < most_wait(exchange, self.is_of_disk(&pending.named));
             // one that the server told to wait may wait for a long time; who closes meanwhile waits no longer
-            exchange.is_withdrawn = exchange.pending && is_patient && closed == Some(Some(pending.by));
-            let is_told = exchange.pending && closed.is_none() || exchange.is_withdrawn;
-            let may_wait = may_wait(&pending.memo) || is_told;
+            exchange.is_withdrawn =
+                exchange.pending && is_patient && (is_poll || !is_mount) && closed == Some(Some(pending.by));
+            // who takes leave and then goes misses no reply
+            let is_leave = matches!(exchange.command, "LOGOFF" | "TREE_DISCONNECT") && waited < LEAVES_WITHIN;
+            exchange.is_withdrawn |= is_leave && closed == Some(Some(pending.by));
+            let is_told = exchange.pending && is_patient && closed.is_none() || exchange.is_withdrawn;
+            // in a compound each waits for the one before it, of which alone the interim reply is (3.3.4.2)
+            let is_behind = exchange.is_related && exchange.turn.is_none() && before == (exchange.id - 1, true);
+            exchange.is_withdrawn |= is_behind && closed == Some(Some(pending.by));
+            let may_wait = may_wait(&pending.memo) || is_told || is_behind;
+            before = (exchange.id, may_wait);
             let closer = closed.flatten().filter(|closer| *closer != pending.by);
             self.smb.setup.obliged = self.smb.setup.obliged.or(closer.and_then(|_| self.obliges(&pending.memo)));
             // a retransmitted request, of which the capture has nothing else, may have been answered before
             let is_answered = self.ids.is_answered(exchange.message_id);
             if !may_wait && !is_answered && is_unanswered(cx, exchange, pending.by, end) {
                 let waits_for_data = exchange.reads.open > 0;
-                let certainty =
-                    if waits_for_data { Certainty::Guess } else { cx.unanswered(exchange, pending.by, end) };
-                let (command, waited) = (One(exchange.command), Milliseconds(end.since(exchange.request)));
-                let text = format_args!("did not answer {command} in {waited}");
+                // it may still come, until somebody gives up
+                let is_early = waited < PENDING_MAX && closed.is_none_or(|closer| closer == Some(pending.by));
+                let may_come = exchange.pending && (closed.is_none() && !is_over || is_early);
+                let certainty = if waits_for_data || may_come {
+                    Certainty::Guess
+                } else {
+                    cx.unanswered(exchange, pending.by, end)
+                };
+                let told = if exchange.pending { " after it had told the client to wait" } else { "" };
+                let (command, waited) = (One(exchange.command), Milliseconds(waited));
+                let text = format_args!("did not answer {command} in {waited}{told}");
                 cx.report_as(exchange.request_end, Rule::Smb2Unanswered, pending.by.peer(), certainty, text);
-                let (blame, why) = (cx.blame(pending.by.peer()), waits_for_data.then_some(WAITS_FOR_DATA));
+                let told = exchange.pending.then_some(TOLD_TO_WAIT);
+                let (blame, why) = (cx.blame(pending.by.peer()), waits_for_data.then_some(WAITS_FOR_DATA).or(told));
                 cx.env.findings.because(Rule::Smb2Unanswered, Some(cx.about.id), blame, why);
             }
             exchange.close(cx.about.retransmissions);
@@ -524,6 +574,26 @@ impl Smb2 {
             }
             cx.env.complete(exchange);
         }
+    }
+
+    /// Tells which oplocks and leases the client never gave back, if it got the notifications. That is a guess: it may have
+    /// done so over another connection of the session.
+    fn keeps(&mut self, cx: &mut FrameContext<'_>, end: At) {
+        let Some(client) = cx.roles.client() else { return };
+        for kept in self.kept.overdue(end) {
+            let is_there = |(_, acked)| kept.sequence.is_none_or(|mine| not_before(acked, mine));
+            if !cx.about.acked[client.peer().index()].is_none_or(is_there) {
+                continue;
+            }
+            let (held, lasted) = (kept.held, Milliseconds(kept.lasted(end)));
+            let text = format_args!("did not give back {held}, which the server had asked for, within {lasted}");
+            cx.report_as(kept.asked, Rule::Smb2BreakKept, client, Certainty::Guess, text);
+        }
+    }
+
+    /// True if a request names a tree connect of which the capture shows that it is of files.
+    fn is_of_disk(&mut self, named: &Named) -> bool {
+        self.context.tree(named).is_some_and(|tree| self.pipes.get(&tree).is_none())
     }
 
     /// What makes a server close the connection, as it must, instead of an answer to this request.
@@ -606,6 +676,7 @@ impl Smb2 {
         self.pending.extend(from.pending);
         self.by_exchange.extend(from.by_exchange);
         self.files.extend(from.files, FILES_MAX);
+        self.leases.extend(from.leases, LEASES_MAX);
         self.pipes.extend(from.pipes, PIPES_MAX);
         self.negotiated |= from.negotiated;
         if self.agreed == Agreed::default() {
@@ -670,6 +741,37 @@ struct OpenFile {
     session: u64,
     /// `None` if the reply does not say.
     tree: Option<u32>,
+    /// The key of the lease with which it was opened.
+    lease: Option<[u8; 16]>,
+    /// True if its client has to acknowledge that its oplock ends: it may hold data that it has not written
+    /// (\[MS-SMB2\] 3.3.4.6).
+    is_exclusive: bool,
+}
+
+/// ns for which a request may wait after an interim reply (\[MS-SMB2\] 3.3.4.2), if it does not wait for an event: one
+/// for data of a disk waits for the disk alone, any other one may wait until others have given back what they hold.
+fn most_wait(exchange: &Exchange, is_of_disk: bool) -> i64 {
+    match exchange.command {
+        // a pipe that was connected to before the capture began, or over another channel, has an answer when its writer has
+        "READ" | "WRITE" | "FLUSH" if exchange.channel == DataPath::Inline && !is_of_disk => i64::MAX,
+        "READ" | "WRITE" | "FLUSH" => STORAGE_MAX,
+        _ => PENDING_MAX,
+    }
+}
+
+/// True if the server may have to ask others for their oplocks or leases before it carries out a command.
+const fn may_wait_for_holders(command: Command) -> bool {
+    matches!(
+        command,
+        Command::CREATE | Command::READ | Command::WRITE | Command::LOCK | Command::SET_INFO | Command::IOCTL
+    )
+}
+
+/// From the first byte of all ranges that a LOCK unlocks, or locks, to the one behind the last; `None` if there is none.
+fn range_of(lock: &LockRequest<'_>, unlocks: bool) -> Option<(u64, u64)> {
+    let elements = lock.elements().filter(|element| element.unlock() == unlocks);
+    let ranges = elements.map(|element| (element.offset, element.offset.saturating_add(element.length.max(1))));
+    ranges.reduce(|(from, to), (begin, end)| (from.min(begin), to.max(end)))
 }
 
 /// True if a request may be without reply for as long as the connection lives.
@@ -815,7 +917,7 @@ impl Walk<'_, '_, '_> {
         self.cx.env.sink.request(id, pdu.bytes);
         let exchange = self.row(id, header);
         let exchange = self.cx.env.keep_exchange(exchange);
-        self.behind_first = true;
+        let before = self.before.replace(header.message_id);
         let mut pending = Pending {
             exchange,
             memo: pdu.memo(),
@@ -831,12 +933,17 @@ impl Walk<'_, '_, '_> {
             came: Covered::default(),
             created_by: None,
             named: Named::of(header),
+            least: 0,
+            next: None,
+            lease: None,
+            range: None,
         };
         match &pdu.body {
             Ok(Body::ReadRequest(read)) => {
                 pending.exchange.is_of_a_pipe = self.is_of_a_pipe(header);
                 pending.exchange.offset = Some(read.fixed.offset);
                 pending.exchange.length = Some(read.fixed.length);
+                pending.least = read.fixed.minimum_count;
                 pending.file_id = Some(read.file());
                 self.channel(pdu, &read.channel, read.fixed.length, Right::Write, &mut pending);
             }
@@ -882,12 +989,22 @@ impl Walk<'_, '_, '_> {
             }
             Ok(Body::CreateRequest(create)) => {
                 let name: Arc<str> = Arc::from(create.name().to_string().as_str());
+                pending.lease = create.contexts().find_map(|context| context.lease()).map(|lease| lease.key);
+                if let Some(key) = pending.lease {
+                    self.smb2.leases.insert(key, name.clone(), LEASES_MAX);
+                }
                 pending.exchange.file = Some(name.clone());
                 self.name = Some(name);
                 self.file = None;
                 self.create = Some(header.message_id);
             }
-            Ok(body) => pending.file_id = body.file(),
+            Ok(body) => {
+                pending.file_id = body.file();
+                pending.exchange.is_of_a_pipe = header.command == Command::FLUSH && self.is_of_a_pipe(header);
+                if let Body::LockRequest(lock) = body {
+                    pending.range = range_of(lock, false);
+                }
+            }
             Err(_) => {}
         }
         if let Some(file) = pending.file_id.filter(|f| *f != FileId::PREVIOUS) {
@@ -915,6 +1032,9 @@ impl Walk<'_, '_, '_> {
         let limit = self.cx.env.options.requests_max;
         if self.smb2.pending.len() >= limit {
             self.forget();
+        }
+        if let Some(before) = before.and_then(|before| self.smb2.pending.get_mut(&before)) {
+            before.next = Some(header.message_id);
         }
         self.smb2.by_exchange.insert(id, header.message_id);
         if let Some(old) = self.smb2.pending.insert(header.message_id, pending) {
@@ -948,7 +1068,7 @@ impl Walk<'_, '_, '_> {
             session: session_of(header),
             retransmissions: self.cx.about.retransmissions as u32,
             wait_for_credit: self.message.waited,
-            is_related: self.behind_first,
+            is_related: self.before.is_some(),
             sequence: self.cx.about.sequence,
             ..Exchange::begun(Family::Smb2, command_name(header.command), self.message.first, self.message.last)
         }
@@ -1052,6 +1172,7 @@ impl Walk<'_, '_, '_> {
                 state: State::Live,
                 used: 0,
                 awaited: false,
+                is_void: false,
             };
             payload_offset += u64::from(descriptor.length);
             let key = descriptor.token;
@@ -1069,6 +1190,11 @@ impl Walk<'_, '_, '_> {
         self.replied = true;
         self.cx.roles.learn(self.by.peer(), Source::Message);
         let is_notice = header.message_id == u64::MAX;
+        if let Ok(Body::Break(broken)) = &pdu.body
+            && is_notice
+        {
+            self.asks_back(broken);
+        }
         if !is_notice {
             let (client, Self { smb2, cx, message, .. }) = (self.by.peer(), &mut *self);
             smb2.ids.reply(header, message.last, |at, wrong| broken(cx, client, at, wrong));
@@ -1101,6 +1227,17 @@ impl Walk<'_, '_, '_> {
             if let Some(pending) = self.smb2.pending.get_mut(&header.message_id) {
                 pending.exchange.pending = true;
                 self.cx.env.frame.belongs(pending.exchange.id, pending.exchange.rdma_bytes());
+                let (client, id) = (pending.by, header.message_id);
+                if let Some(key) = pending.invalidate.take_if(|key| self.invalidate == Some(*key)) {
+                    self.invalidate = None;
+                    let rests = Rests::since(pending.exchange.request).of(self.by);
+                    let text = format_args!(
+                        "invalidated key {key:#010x} with its interim reply to the request with MessageId {id}, before that \
+                            was done"
+                    );
+                    self.report(Rule::RdmaInvalidate, self.by, rests, text);
+                    self.memory.invalidated_wrongly(self.cx.at, client, key);
+                }
             }
             return;
         }
@@ -1120,6 +1257,25 @@ impl Walk<'_, '_, '_> {
         self.names(header, &pending);
         if pending.exchange.pending {
             self.waited_behind(header.command, &mut pending);
+        }
+        let asked = pending.exchange.request;
+        let is_of_a_file = pending.exchange.file.is_some() || pending.file_id.is_some();
+        let is_work = is_of_a_file && header.command != Command::CREATE && !pending.exchange.is_poll();
+        if is_work && self.cx.env.breaks().may_hold_up(asked) {
+            self.smb2.kept.answered(pending.exchange.file.as_deref(), asked, self.message.last);
+        }
+        if may_wait_for_holders(header.command) {
+            let is_long = self.message.first.since(asked) >= SHARED_LEAST;
+            let server = if is_long { self.host_of(self.by) } else { None };
+            if self.cx.env.may_have_waited(asked, self.message.last, server) {
+                self.waited_for_holders(&mut pending);
+            }
+        }
+        if let Some(next) = pending.next.and_then(|next| self.smb2.pending.get_mut(&next)) {
+            // it waited for whatever this one waited for
+            let (exchange, next) = (&pending.exchange, &mut next.exchange);
+            next.turn = Some(self.message.last);
+            (next.recalled, next.perhaps_recalled) = (exchange.recalled, exchange.perhaps_recalled);
         }
         self.cx.env.sink.reply(pending.exchange.id, pdu.bytes);
         let status = header.status();
@@ -1167,7 +1323,10 @@ impl Walk<'_, '_, '_> {
                     if !name.is_empty() && opened.len() < Smb::OPENED_MAX && !opened.contains(&name) {
                         opened.push(name.clone());
                     }
-                    let open = OpenFile { name, session: header.session_id, tree: header.tree_id() };
+                    let is_exclusive =
+                        matches!(OplockLevel(create.fixed.oplock_level), OplockLevel::EXCLUSIVE | OplockLevel::BATCH);
+                    let (session, tree, lease) = (header.session_id, header.tree_id(), pending.lease);
+                    let open = OpenFile { name, session, tree, lease, is_exclusive };
                     self.smb2.files.insert(file, open, FILES_MAX);
                     self.smb2.created.insert(header.message_id, file, CREATED_MAX);
                 }
@@ -1196,7 +1355,20 @@ impl Walk<'_, '_, '_> {
                 }
                 let writes = pending.exchange.writes;
                 let (seen, first) = pending.came.of(moved).unwrap_or((writes.bytes, moved));
-                if let Some(rests) = self.moved(&pending, writes.frames, self.memory.summary().write_bytes)
+                // the bytes are where those of a READ without a channel are (3.3.5.12)
+                let is_inline = pending.exchange.channel != DataPath::Inline
+                    && (seen, read.fixed.data_remaining) == (0, 0)
+                    && moved > 0
+                    && read.data.bytes.len() as u64 == moved;
+                if is_inline && !failed {
+                    let rests = Rests::since(pending.exchange.request).of(self.by);
+                    let text = format_args!(
+                        "sent {moved} bytes of a READ in its reply; the client had asked for them by RDMA Write"
+                    );
+                    self.report(Rule::RdmaLength, self.by, rests, text);
+                    let (blame, why) = (self.cx.blame(self.by), Some("A server that does not use the client's memory"));
+                    self.cx.env.findings.because(Rule::RdmaLength, Some(self.cx.about.id), blame, why);
+                } else if let Some(rests) = self.moved(&pending, writes.frames, self.memory.summary().write_bytes)
                     && !failed
                 {
                     if moved != seen {
@@ -1229,7 +1401,7 @@ impl Walk<'_, '_, '_> {
                         self.report(Rule::RdmaLength, self.by, rests, text);
                     } else if fetched > length {
                         // it may write less than it fetched, but there is no more to fetch
-                        let text = format_args!("fetched {fetched} bytes by RDMA Read for a WRITE of {length}");
+                        let text = format_args!("asked for {fetched} bytes by RDMA Read for a WRITE of {length}");
                         self.report(Rule::RdmaLength, self.by, rests, text);
                     } else if pending.came.of(moved).is_some_and(|(_, came)| came < moved) {
                         for key in pending.keys.iter() {
@@ -1252,8 +1424,11 @@ impl Walk<'_, '_, '_> {
             _ => {}
         }
         self.invalidation(&pending, failed);
+        let is_read = matches!(&pdu.body, Ok(Body::ReadResponse(_) | Body::Error(_)));
+        // nothing is written into the memory of a WRITE at all
+        let is_void = header.command == Command::WRITE || is_read && (failed || pending.exchange.bytes_moved == 0);
         for key in pending.keys.iter() {
-            self.memory.end(self.message.last, pending.by, key, pending.exchange.id);
+            self.memory.end(self.message.last, pending.by, key, pending.exchange.id, is_void);
         }
         if failed {
             let is_damage = exchange::Status(Family::Smb2, status.0).is_damage_of(command_name(header.command));
@@ -1288,20 +1463,135 @@ impl Walk<'_, '_, '_> {
     /// break.
     #[inline]
     fn releases(&mut self, pdu: &Pdu<'_>, pending: &Pending) {
-        let exchange = &pending.exchange;
-        let is_release = match &pdu.body {
-            Ok(Body::LockRequest(lock)) => lock.elements().any(|element| element.unlock()),
-            Ok(Body::CloseRequest(_)) => true,
-            _ => pdu.header.command == Command::OPLOCK_BREAK,
-        };
-        if is_release {
-            let of_any = pdu.header.command == Command::OPLOCK_BREAK;
-            let (id, file, at) = (exchange.id, exchange.file.clone(), exchange.request);
-            if let Some(server) = self.host_of(self.by.peer()).filter(|_| file.is_some() || of_any) {
-                let connection = self.cx.about.id;
-                self.cx.env.release(Release { exchange: id, connection, server, file: file.clone(), of_any, at });
+        match &pdu.body {
+            Ok(Body::LockRequest(lock)) => {
+                if let Some((from, to)) = range_of(lock, true) {
+                    self.gives_back(pending, pending.exchange.file.clone(), Freed::Range(from, to));
+                }
             }
-            self.smb2.released = Some(Released { exchange: id, file, id: pending.file_id, of_any, at });
+            Ok(Body::CloseRequest(_)) => {
+                if self.cx.env.breaks().may_hold_up(pending.exchange.request) {
+                    self.closes(pending);
+                }
+                self.gives_back(pending, pending.exchange.file.clone(), Freed::Handle);
+            }
+            Ok(Body::Break(broken)) => self.acknowledges(broken, pending),
+            // what was open is closed with it (3.3.5.6, 3.3.5.8)
+            _ if matches!(pending.memo.command, Command::TREE_DISCONNECT | Command::LOGOFF) => self.smb2.kept.clear(),
+            _ => {}
+        }
+    }
+
+    /// Takes note of what a request gives back.
+    fn gives_back(&mut self, pending: &Pending, file: Option<Arc<str>>, freed: Freed) {
+        let exchange = &pending.exchange;
+        let (id, at) = (exchange.id, exchange.request);
+        let is_known = file.is_some() || matches!(freed, Freed::Cache(Some(_)));
+        if let Some(server) = self.host_of(self.by.peer()).filter(|_| is_known) {
+            let connection = self.cx.about.id;
+            self.cx.env.release(Release { exchange: id, connection, server, file: file.clone(), freed, at });
+        }
+        self.smb2.released = Some(Released { exchange: id, file, id: pending.file_id, freed, at });
+    }
+
+    /// The server asks for an oplock or a lease (\[MS-SMB2\] 3.3.4.6, 3.3.4.7).
+    #[cold]
+    fn asks_back(&mut self, broken: &oplock::Break) {
+        let (held, file, is_sure) = match broken {
+            oplock::Break::Oplock(oplock) => {
+                let open = self.smb2.files.get(&oplock.file());
+                let is_sure =
+                    OplockLevel(oplock.oplock_level) != OplockLevel::NONE || open.is_some_and(|open| open.is_exclusive);
+                (Held::Oplock(oplock.file_id), open.map(|open| open.name.clone()), is_sure)
+            }
+            oplock::Break::LeaseNotification(lease) if lease.ack_required() => {
+                (Held::Lease(lease.lease_key), self.smb2.leases.get(&lease.lease_key).cloned(), true)
+            }
+            _ => return,
+        };
+        let (connection, server, asked) = (self.cx.about.id, self.host_of(self.by), self.message.last);
+        // a CLOSE or an acknowledgment that crosses it ends it, and one that cannot be read may
+        let crosses = |p: &Pending| matches!(p.memo.command, Command::CLOSE | Command::OPLOCK_BREAK);
+        let is_readable = !self.sealed && self.smb2.smb.sealed.iter().all(|(count, _)| *count == 0);
+        if is_sure && file.is_some() && is_readable && !self.smb2.pending.values().any(crosses) {
+            self.smb2.kept.ask(held, file.clone(), asked, self.cx.about.sequence);
+        }
+        self.cx.env.ask_back(Break { connection, server, held, file, is_sure, asked, ended: None, by: None });
+    }
+
+    /// The client acknowledges that an oplock or a lease ends.
+    #[cold]
+    fn acknowledges(&mut self, broken: &oplock::Break, pending: &Pending) {
+        let held = match broken {
+            oplock::Break::Oplock(oplock) => Held::Oplock(oplock.file_id),
+            oplock::Break::Lease(lease) => Held::Lease(lease.lease_key),
+            oplock::Break::LeaseNotification(_) => return,
+        };
+        if let oplock::Break::Oplock(oplock) = broken {
+            self.smb2.files.change(&oplock.file(), |open| open.is_exclusive = false);
+        }
+        let own = match held {
+            Held::Lease(key) => self.smb2.leases.get(&key).cloned(),
+            Held::Oplock(_) => pending.exchange.file.clone(),
+        };
+        let (asked, file) = self.ends(held, pending).unzip();
+        self.gives_back(pending, own.or(file.flatten()), Freed::Cache(asked));
+    }
+
+    /// A CLOSE ends the oplock of its handle, and what its lease was asked for.
+    #[cold]
+    fn closes(&mut self, pending: &Pending) {
+        let Some(file) = pending.file_id else { return };
+        self.ends(Held::Oplock(file.0), pending);
+        if let Some(key) = self.smb2.files.get(&file).and_then(|open| open.lease) {
+            self.ends(Held::Lease(key), pending);
+        }
+    }
+
+    /// A request ends a break. Returns when that was sent, and its file.
+    fn ends(&mut self, held: Held, pending: &Pending) -> Option<(At, Option<Arc<str>>)> {
+        if let Some(kept) = self.smb2.kept.end(held, pending.exchange.request) {
+            let lasted = Milliseconds(kept.lasted(pending.exchange.request));
+            let text = format_args!("gave back {held} {lasted} after the server had asked for it");
+            if self.cx.about.retransmissions > 0 {
+                // the notification may have been sent again before it arrived
+                self.cx.guess(Rule::Smb2BreakKept, self.by, text);
+            } else {
+                self.cx.report(Rule::Smb2BreakKept, self.by, Rests::since(kept.asked).of(self.by), text);
+            }
+        }
+        let (connection, server) = (self.cx.about.id, self.host_of(self.by.peer()));
+        let by = (pending.exchange.request, pending.exchange.id);
+        let ended = self.cx.env.breaks().end(connection, server, held, by)?;
+        Some((ended.asked, ended.file.clone()))
+    }
+
+    /// Takes an answer while oplocks or leases were asked for: the time until they were given back is their holders'.
+    #[cold]
+    fn waited_for_holders(&mut self, pending: &mut Pending) {
+        let handle = pending.file_id.filter(|_| pending.memo.command != Command::CREATE);
+        let open = handle.and_then(|handle| self.smb2.files.get(&handle));
+        let lease = pending.lease.or(open.and_then(|open| open.lease));
+        let waiter = Waiter { handle: handle.map(|handle| handle.0), lease, ..self.waiter(pending) };
+        let Waited { of_it, perhaps, behind } = self.cx.env.held_up(&waiter, self.message.first);
+        let exchange = &mut pending.exchange;
+        exchange.recalled = exchange.recalled.max(of_it);
+        exchange.perhaps_recalled = exchange.perhaps_recalled.max(perhaps);
+        let is_most = of_it >= self.message.first.since(exchange.request) / 2;
+        exchange.behind = behind.filter(|_| is_most).map(Behind::Exchange).or(exchange.behind);
+        self.smb2.smb.perhaps_recalled |= perhaps > of_it;
+    }
+
+    /// A request as one that waits for another.
+    fn waiter<'p>(&self, pending: &'p Pending) -> Waiter<'p> {
+        Waiter {
+            connection: self.cx.about.id,
+            server: self.host_of(pending.by.peer()),
+            command: pending.exchange.command,
+            file: pending.exchange.file.as_deref(),
+            handle: None,
+            lease: None,
+            asked: pending.exchange.request,
         }
     }
 
@@ -1318,18 +1608,20 @@ impl Walk<'_, '_, '_> {
         if !matches!(command, Command::LOCK | Command::CREATE) {
             return;
         }
-        let (exchange, reply) = (&mut pending.exchange, self.message.first);
+        let (waiter, range, reply) = (self.waiter(pending), pending.range, self.message.first);
         let is_own = |released: &&Released| {
-            let is_same = released.id.is_some() && released.id == pending.file_id;
-            let is_its = released.of_any || is_same || released.file.is_some() && released.file == exchange.file;
-            is_its && released.at > exchange.request && reply.since(released.at) <= RELEASED_WITHIN
+            let is_handle = released.id.is_some() && released.id == pending.file_id;
+            let is_same = Some(true).filter(|_| is_handle);
+            let is_same = is_same.or_else(|| breaks::is_same(released.file.as_deref(), waiter.file));
+            released.freed.lets(is_same, waiter.asked, range)
+                && released.at > waiter.asked
+                && reply.since(released.at) <= RELEASED_WITHIN
         };
         let own = self.smb2.released.as_ref().filter(is_own).map(|released| released.exchange);
-        let other = || {
-            let server = self.host_of(pending.by.peer())?;
-            self.cx.env.released(self.cx.about.id, server, exchange.file.as_deref(), exchange.request, reply)
-        };
-        exchange.behind = own.or_else(other).map(Behind::Exchange).or(exchange.behind);
+        let other = || self.cx.env.released(&waiter, range, reply).filter(|_| waiter.server.is_some());
+        let behind = own.or_else(other);
+        let exchange = &mut pending.exchange;
+        exchange.behind = behind.map(Behind::Exchange).or(exchange.behind);
     }
 
     /// Evidence that a request moved as many bytes as were seen, in `frames` frames of its own and `of_connection`
@@ -1382,7 +1674,19 @@ impl Walk<'_, '_, '_> {
         }
         // it may be less: the client asks for the rest, or sends it, once more
         let too_much = |length: &u32| count > u64::from(*length) && !pending.exchange.failed;
-        let Some(length) = pending.exchange.length.filter(too_much) else { return };
+        let Some(length) = pending.exchange.length.filter(too_much) else {
+            let is_short = pending.memo.command == Command::READ && count < pending.least.into();
+            if is_short && pending.exchange.status == Some(NtStatus::SUCCESS.0) && self.smb2.is_of_disk(&pending.named)
+            {
+                let least = pending.least;
+                let text = format_args!(
+                    "answered a READ with success and {count} bytes; its MinimumCount is {least}, and fewer must be \
+                        answered with STATUS_END_OF_FILE"
+                );
+                self.report(Rule::Smb2Reply, self.by, rests, text);
+            }
+            return;
+        };
         if pending.memo.command == Command::WRITE {
             let text = format_args!("says it wrote {count} bytes of a WRITE of {length}");
             self.report(Rule::RdmaLength, self.by, rests, text);
@@ -1396,7 +1700,9 @@ impl Walk<'_, '_, '_> {
     fn names(&mut self, header: &Header, pending: &Pending) {
         let (context, client) = (&mut self.smb2.context, pending.by);
         let command = One(command_name(pending.memo.command));
-        let wrong = context.wrong(&pending.named, &Named::of(header), pending.memo.command);
+        let named = Named::of_reply(header);
+        let wrong = context.wrong(&pending.named, &named, pending.memo.command);
+        let meant = context.meant(&pending.named, &named);
         context.learn(header, &pending.named, pending.memo.command);
         match wrong {
             None => {}
@@ -1411,6 +1717,11 @@ impl Walk<'_, '_, '_> {
             Some(wrong) => {
                 let rests = Rests::since(pending.exchange.request).of(self.by);
                 self.report(Rule::Smb2SessionId, self.by, rests, format_args!("answered {command} with {wrong}"));
+                if let Some(meant) = meant.filter(|_| matches!(wrong, context::UnfitId::OtherTree(..))) {
+                    // another channel of the session may have set it up
+                    let text = format_args!("sent {command} with {meant}, which was not set up on this connection");
+                    self.cx.guess(Rule::Smb2SessionId, client, text);
+                }
             }
         }
     }
@@ -1558,6 +1869,273 @@ mod tests {
             let message = Smb2Message::of_record(by, &record);
             self.smb2.message(&mut cx, &mut self.memory, &message, &mut Off);
             self
+        }
+    }
+
+    const READ: u16 = Command::READ.0;
+    const CREATE: u16 = Command::CREATE.0;
+    const ERROR: &[u8] = &[9, 0, 0, 0, 0, 0, 0, 0, 0];
+    const FILE: [u8; 16] = [3; 16];
+
+    /// A message of session 7 and tree connect 5, its header (\[MS-SMB2\] 2.2.1) and this body.
+    fn pdu(command: u16, flags: u32, status: u32, message_id: u64, body: &[u8]) -> Vec<u8> {
+        let mut out = echo(flags, status, message_id, 1);
+        out.truncate(64);
+        out[12..14].copy_from_slice(&command.to_le_bytes());
+        if flags & ASYNC == 0 {
+            out[36] = 5;
+        }
+        out[40] = 7;
+        out.extend(body);
+        out
+    }
+
+    /// CREATE of a file (\[MS-SMB2\] 2.2.13), and its reply with an oplock (2.2.14).
+    fn create(name: u8) -> Vec<u8> {
+        let mut body = [0; 58];
+        (body[0], body[44], body[46], body[56]) = (57, 120, 2, name);
+        body.to_vec()
+    }
+
+    fn created(level: u8, file: [u8; 16]) -> Vec<u8> {
+        let mut body = [0; 88];
+        (body[0], body[2]) = (89, level);
+        body[64..80].copy_from_slice(&file);
+        body.to_vec()
+    }
+
+    /// A body that has a FileId behind its first `before` bytes, and is so long.
+    fn of_file(size: u8, before: usize, length: usize, file: [u8; 16]) -> Vec<u8> {
+        let mut body = alloc::vec![0; length];
+        body[0] = size;
+        body[before..before + 16].copy_from_slice(&file);
+        body
+    }
+
+    fn read() -> Vec<u8> {
+        of_file(49, 16, 49, FILE)
+    }
+
+    impl Layer {
+        fn connected(mut self) -> Self {
+            self.message(End::A, &pdu(Command::TREE_CONNECT.0, 0, 0, 90, &[9, 0, 0, 0, 72, 0, 0, 0]));
+            let mut tree = [0; 16];
+            (tree[0], tree[2]) = (16, ShareType::DISK.0);
+            self.message(End::B, &pdu(Command::TREE_CONNECT.0, RESPONSE, 0, 90, &tree));
+            self
+        }
+
+        /// The certainty with which a request is told as unanswered when the connection ends, so many seconds later.
+        fn ended(&mut self, seconds: i64, closed: Option<Option<End>>) -> Option<Certainty> {
+            let at = self.alone.at;
+            End::BOTH.into_iter().for_each(|end| self.alone.missed.captured(end, At::default()));
+            let mut cx = self.alone.frame(End::B);
+            self.smb2.finish(&mut cx, At { time: at.time + seconds * 1_000_000_000, ..at }, closed);
+            cx.env.findings.iter().find(|f| f.rule == Rule::Smb2Unanswered).map(|f| f.certainty)
+        }
+    }
+
+    /// \[MS-SMB2\] 3.3.4.2: an interim reply puts the final one off.
+    #[test]
+    fn who_was_told_to_wait_does_not_wait_for_ever() {
+        const CLIENT: Option<Option<End>> = Some(Some(End::A));
+        const LOCK: u16 = Command::LOCK.0;
+        let (maybe, likely) = (Some(Certainty::Guess), Some(Certainty::IfNothingWasMissed));
+        let lock = of_file(48, 8, 48, FILE);
+        for (command, body, is_known, seconds, closed, expected) in [
+            (READ, read(), true, 12, None, None),
+            (READ, read(), true, 16, None, maybe),
+            (READ, read(), true, 600, None, maybe),
+            (READ, read(), true, 5, CLIENT, None),
+            (READ, read(), true, 20, CLIENT, maybe),
+            (READ, read(), true, 58, CLIENT, likely),
+            (READ, read(), true, 5, Some(Some(End::B)), likely),
+            // it may be of a pipe
+            (READ, read(), false, 600, None, None),
+            (CREATE, create(b'f'), true, 34, None, None),
+            (CREATE, create(b'f'), true, 36, None, maybe),
+            (LOCK, lock, true, 600, None, None),
+        ] {
+            let mut layer = if is_known { Layer::new().connected() } else { Layer::new() };
+            layer.message(End::A, &pdu(command, 0, 0, 1, &body));
+            layer.message(End::B, &pdu(command, RESPONSE | ASYNC, STATUS_PENDING, 1, ERROR));
+            assert_eq!(layer.ended(seconds, closed), expected, "{command} {is_known} {seconds} {closed:?}");
+        }
+    }
+
+    /// \[MS-SMB2\] 3.3.5.10: what the server has closed, it works on no longer.
+    #[test]
+    fn a_request_of_a_file_that_was_closed_waits_for_nothing() {
+        const CLOSE: u16 = Command::CLOSE.0;
+        for (closes, expected) in [(true, Some(Certainty::Guess)), (false, None)] {
+            let mut layer = Layer::new().connected();
+            layer.message(End::A, &pdu(CREATE, 0, 0, 1, &create(b'f')));
+            layer.message(End::B, &pdu(CREATE, RESPONSE, 0, 1, &created(0, FILE)));
+            layer.message(End::A, &pdu(READ, 0, 0, 2, &read()));
+            layer.message(End::B, &pdu(READ, RESPONSE | ASYNC, STATUS_PENDING, 2, ERROR));
+            if closes {
+                layer.message(End::A, &pdu(CLOSE, 0, 0, 3, &of_file(24, 8, 24, FILE)));
+                layer.message(End::B, &pdu(CLOSE, RESPONSE, 0, 3, &of_file(60, 40, 60, [0; 16])));
+            }
+            assert_eq!(layer.ended(3, Some(Some(End::A))), expected, "{closes}");
+        }
+    }
+
+    /// READ of 8 bytes into memory with key 9, which its reply is to invalidate (\[MS-SMB2\] 2.2.19).
+    fn read_by_rdma() -> Vec<u8> {
+        let mut body = read();
+        body.resize(64, 0);
+        (body[4], body[36], body[44], body[46], body[56], body[60]) = (8, 2, 112, 16, 9, 8);
+        body
+    }
+
+    impl Layer {
+        /// A message in a Send with Invalidate of key 9.
+        fn invalidating(&mut self, by: End, bytes: &[u8]) {
+            let mut cx = self.alone.frame(by);
+            cx.about.transport = Some(Transport::RoceV2);
+            let (at, wire_length) = (cx.at, bytes.len() as u32);
+            let record = Record { first: at, last: at, bytes, wire_length, in_frame: true, pieces: None };
+            let message = Smb2Message { invalidate: Some(9), ..Smb2Message::of_record(by, &record) };
+            self.smb2.message(&mut cx, &mut self.memory, &message, &mut Off);
+        }
+
+        fn texts(&mut self) -> Vec<(Rule, alloc::string::String)> {
+            let cx = self.alone.frame(End::B);
+            cx.env.findings.iter().map(|f| (f.rule, f.text.clone())).collect()
+        }
+    }
+
+    #[test]
+    fn an_interim_reply_invalidates_no_key() {
+        let mut layer = Layer::new();
+        layer.message(End::A, &pdu(READ, 0, 0, 1, &read_by_rdma()));
+        layer.invalidating(End::B, &pdu(READ, RESPONSE | ASYNC, STATUS_PENDING, 1, ERROR));
+        layer.message(End::B, &pdu(READ, RESPONSE | ASYNC, NtStatus::ACCESS_DENIED.0, 1, ERROR));
+        let text =
+            "invalidated key 0x00000009 with its interim reply to the request with MessageId 1, before that was done";
+        let told = layer.texts();
+        assert!(told.iter().any(|told| *told == (Rule::RdmaInvalidate, text.into())), "{told:?}");
+        assert!(told.iter().all(|(rule, _)| *rule != Rule::BugKsmbd2fd5dcb1c8ef), "{told:?}");
+    }
+
+    #[test]
+    fn data_in_the_reply_where_rdma_was_asked_for_is_named() {
+        let mut layer = Layer::new();
+        layer.message(End::A, &pdu(READ, 0, 0, 1, &read_by_rdma()));
+        let mut reply = [0; 24];
+        (reply[0], reply[2], reply[4]) = (17, 80, 8);
+        layer.invalidating(End::B, &pdu(READ, RESPONSE, 0, 1, &reply));
+        let text = "sent 8 bytes of a READ in its reply; the client had asked for them by RDMA Write";
+        assert_eq!(layer.texts(), [(Rule::RdmaLength, text.into())]);
+    }
+
+    /// Two messages of ECHO in one.
+    fn compound(flags: u32, ids: [u64; 2]) -> Vec<u8> {
+        let mut first = echo(flags, 0, ids[0], 1);
+        first.resize(72, 0);
+        first[20] = 72;
+        [first, echo(flags, 0, ids[1], 1)].concat()
+    }
+
+    #[test]
+    fn who_waits_for_the_request_before_it_in_a_compound_was_told_to_wait_with_that() {
+        for (told, expected) in [(1, None), (2, Some(Certainty::IfNothingWasMissed))] {
+            let mut layer = Layer::new();
+            layer.message(End::A, &compound(0, [1, 2]));
+            layer.message(End::B, &echo(RESPONSE | ASYNC, STATUS_PENDING, told, 1));
+            assert_eq!(layer.ended(12, None), expected, "{told}");
+        }
+    }
+
+    #[test]
+    fn a_request_of_a_compound_has_its_turn_when_the_one_before_it_is_done() {
+        for is_in_turn in [true, false] {
+            let mut layer = Layer::new();
+            layer.message(End::A, &compound(0, [1, 2]));
+            let replies = if is_in_turn { [1, 2] } else { [2, 1] };
+            layer.message(End::B, &echo(RESPONSE, 0, replies[0], 1)).message(End::B, &echo(RESPONSE, 0, replies[1], 1));
+            let answered = layer.alone.answered(End::B);
+            let turns: Vec<_> = answered.iter().map(|e| (e.message_id, e.turn.map(|at| at.frame))).collect();
+            assert_eq!(turns, if is_in_turn { [(1, None), (2, Some(2))] } else { [(2, None), (1, None)] });
+        }
+    }
+
+    /// \[MS-SMB2\] 3.3.4.6: an oplock is given back before somebody else opens the file.
+    #[test]
+    fn who_opens_a_file_waits_for_its_oplock() {
+        const BREAK: u16 = Command::OPLOCK_BREAK.0;
+        let oplock = of_file(24, 8, 24, FILE);
+        for (name, level, expected) in [(b'f', 9, (5, 5)), (b'F', 9, (5, 5)), (b'g', 9, (0, 0)), (b'f', 1, (0, 5))] {
+            let mut layer = Layer::new();
+            layer.message(End::A, &pdu(CREATE, 0, 0, 1, &create(b'f')));
+            layer.message(End::B, &pdu(CREATE, RESPONSE, 0, 1, &created(level, FILE)));
+            layer.message(End::A, &pdu(CREATE, 0, 0, 2, &create(name)));
+            layer.message(End::B, &pdu(BREAK, RESPONSE, 0, u64::MAX, &oplock));
+            layer.alone.at.time += 4_000_000;
+            layer.message(End::A, &pdu(BREAK, 0, 0, 3, &oplock));
+            layer.message(End::B, &pdu(CREATE, RESPONSE, 0, 2, &created(0, [4; 16])));
+            let opened = layer.alone.answered(End::B).pop().expect("it was answered");
+            let waited = (opened.recalled / 1_000_000, opened.perhaps_recalled / 1_000_000);
+            let is_behind = opened.behind.is_some();
+            assert_eq!((waited, is_behind), (expected, expected.0 > 0), "{name} {level}");
+        }
+    }
+
+    #[test]
+    fn what_waits_behind_an_open_in_its_compound_waits_for_the_oplock_too() {
+        const BREAK: u16 = Command::OPLOCK_BREAK.0;
+        let oplock = of_file(24, 8, 24, FILE);
+        let compound = |flags: u32, create: &[u8]| {
+            let mut first = pdu(CREATE, flags, 0, 2, create);
+            first.resize(first.len().next_multiple_of(8), 0);
+            first[20] = first.len() as u8;
+            [first, echo(flags, 0, 3, 1)].concat()
+        };
+        let mut layer = Layer::new();
+        layer.message(End::A, &pdu(CREATE, 0, 0, 1, &create(b'f')));
+        layer.message(End::B, &pdu(CREATE, RESPONSE, 0, 1, &created(9, FILE)));
+        layer.message(End::A, &compound(0, &create(b'f')));
+        layer.message(End::B, &pdu(BREAK, RESPONSE, 0, u64::MAX, &oplock));
+        layer.message(End::A, &pdu(BREAK, 0, 0, 4, &oplock));
+        layer.message(End::B, &compound(RESPONSE, &created(0, [4; 16])));
+        let answered = layer.alone.answered(End::B);
+        let waited: Vec<_> = answered.iter().map(|e| (e.command, e.recalled / 1_000_000)).collect();
+        assert_eq!(waited, [("CREATE", 0), ("CREATE", 1), ("ECHO", 1)]);
+    }
+
+    /// \[MS-SMB2\] 2.2.23.2: a lease is told by its key, which the CREATE has.
+    #[test]
+    fn who_opens_a_file_waits_for_its_lease() {
+        const BREAK: u16 = Command::OPLOCK_BREAK.0;
+        const CLOSE: u16 = Command::CLOSE.0;
+        const KEY: [u8; 16] = [8; 16];
+        let mut leased = create(b'f');
+        leased.resize(64, 0);
+        (leased[48], leased[52]) = (128, 56);
+        // one create context: name at 16, data at 24
+        let mut context = [0; 56];
+        (context[4], context[6], context[10], context[12]) = (16, 4, 24, 32);
+        context[16..20].copy_from_slice(b"RqLs");
+        context[24..40].copy_from_slice(&KEY);
+        leased.extend(context);
+        for (flags, by_close, expected) in [(1, false, 3), (1, true, 3), (0, false, 0)] {
+            let mut notice = of_file(44, 8, 44, KEY);
+            notice[4] = flags;
+            let mut layer = Layer::new();
+            layer.message(End::A, &pdu(CREATE, 0, 0, 1, &leased));
+            layer.message(End::B, &pdu(CREATE, RESPONSE, 0, 1, &created(0xff, FILE)));
+            layer.message(End::A, &pdu(CREATE, 0, 0, 2, &create(b'f')));
+            layer.message(End::B, &pdu(BREAK, RESPONSE, 0, u64::MAX, &notice));
+            layer.alone.at.time += 2_000_000;
+            if by_close {
+                layer.message(End::A, &pdu(CLOSE, 0, 0, 3, &of_file(24, 8, 24, FILE)));
+            } else {
+                layer.message(End::A, &pdu(BREAK, 0, 0, 3, &of_file(36, 8, 36, KEY)));
+            }
+            layer.message(End::B, &pdu(CREATE, RESPONSE, 0, 2, &created(0, [4; 16])));
+            let opened = layer.alone.answered(End::B).pop().expect("it was answered");
+            assert_eq!(opened.recalled / 1_000_000, expected, "{flags} {by_close}");
         }
     }
 

@@ -2,7 +2,8 @@
 
 use super::Listener;
 use crate::connection::f;
-use crate::episodes::{Episode, Kind, sequence_of_psn};
+use crate::devices::Measure;
+use crate::episodes::{Cause, Episode, Kind, sequence_of_psn};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
 use crate::flow::ib::{IbFact, IbSink, JUMP_MAX, Operation, Why};
 use crate::flow::restart::NEAR;
@@ -11,6 +12,7 @@ use crate::missed::{RESPONSE, Rests};
 use crate::op::{At, End, Gap, Part, RdmaOp, Verb};
 use crate::rules::Group;
 use crate::series::Trouble;
+use crate::stats::wait_of_timer;
 use rdmascope_dissector::trace::{Trace, Value};
 
 /// NAK codes of a packet out of sequence, an invalid request, a remote access error, and an error of the responder
@@ -109,6 +111,28 @@ impl Listener<'_> {
         if takes_receive && !is_excused {
             self.granted_without_receive(at, by, blame);
         }
+    }
+
+    /// An end sent again what its receiver had not been ready for, `kept` ns behind the RNR NAK that asked it to wait for
+    /// `asked` ns: what it took far beyond that is its own time. If that is as long as a timer, what it sent before may have
+    /// been lost.
+    fn sent_late(&mut self, at: At, by: End, asked: i64, kept: i64) {
+        const TIMES: i64 = 8;
+        const BEYOND: i64 = 50_000_000;
+        if kept < asked.saturating_mul(TIMES).max(asked.saturating_add(BEYOND)) {
+            return;
+        }
+        let episodes = &mut self.connection.episodes;
+        let under_way = [Kind::Rnr, Kind::Recovery].into_iter().find(|kind| episodes.under_way(*kind, by).is_some());
+        let Some(whole) = under_way.and_then(|kind| episodes.under_way(kind, by).copied()) else { return };
+        let begin = At { time: at.time.saturating_sub(kept).saturating_add(asked), ..whole.begin };
+        episodes.end(whole.kind, by, begin, |_| {});
+        let kind = if wait_of_timer(kept, false).is_some() { Kind::Recovery } else { Kind::Idle };
+        let (cause, sequence) = (Cause::SentLate, whole.sequence);
+        episodes.add(Episode { kind, cause, by: Some(by), begin, end: Some(at), sequence, ..Episode::default() });
+        // it goes on until the packet has been taken
+        let Episode { kind, packets, .. } = whole;
+        episodes.add(Episode { kind, by: Some(by), begin: at, sequence, packets, ..Episode::default() });
     }
 
     /// True if an end sent more than it had credits for.
@@ -231,7 +255,12 @@ impl IbSink for Listener<'_> {
             IbFact::NotRecovering => {
                 [Kind::Recovery, Kind::Rnr].into_iter().for_each(|kind| self.connection.episodes.retract(kind, by, at))
             }
-            IbFact::Measured(measure) => self.connection.ends[by.index()].device.measured(measure),
+            IbFact::Measured(measure) => {
+                if let Measure::Rnr { asked, kept } = measure {
+                    self.sent_late(at, by, asked, kept);
+                }
+                self.connection.ends[by.index()].device.measured(measure);
+            }
             IbFact::Version(version) => {
                 let blame = self.blame(by);
                 self.wire(
@@ -343,9 +372,17 @@ impl IbSink for Listener<'_> {
                 let text = format_args!("sent a Write of {said} bytes, by its RETH, with {sent} bytes{more}");
                 self.wire(at, Rule::RcLength, blame, certainty, text);
             }
+            IbFact::ReadNotEnded(part) => {
+                let text = format_args!("sent the last packet of the answer to a Read as a {part:?}");
+                self.wire(at, Rule::RcOpcode, self.blame(by), Certainty::IfNothingWasMissed, text);
+            }
             IbFact::OtherReadLength { asked, came } => {
                 let text = format_args!("answered a Read of {asked} bytes with {came}");
                 self.wire(at, Rule::RcLength, self.blame(by), Certainty::IfNothingWasMissed, text);
+            }
+            IbFact::BeyondMtu { length } => {
+                let text = format_args!("sent a packet with {length} bytes of payload; the largest path MTU is 4096");
+                self.wire(at, Rule::RcLength, self.blame(by), sure, text);
             }
             IbFact::AckedUnsent { psn, beyond, count } => {
                 let blame = self.blame(by);

@@ -161,9 +161,19 @@ impl FlowSink for Listener<'_> {
                     format_args!("sent a segment at offset {got:#x}; {expected:#x} comes next"),
                 );
             }
-            FlowFact::ReadLonger { asked, sent } => {
+            FlowFact::ReadLonger { asked, sent, came } => {
+                let rests = Rests::LEDGER.of(by.peer());
                 let text = format_args!("answered a Read Request of {asked} bytes with {sent} bytes");
-                self.connection.report(self.env, at, Rule::BugCve202664268, by, Rests::LEDGER.of(by.peer()), text);
+                if came == sent {
+                    return self.connection.report(self.env, at, Rule::BugCve202664268, by, rests, text);
+                }
+                let text =
+                    format_args!("answered a Read Request of {asked} bytes with {came} bytes that end at {sent}");
+                self.connection.report(self.env, at, Rule::BugCve202664268, by, rests, text);
+            }
+            FlowFact::ReadShorter { asked, sent } => {
+                let text = format_args!("answered a Read Request of {asked} bytes with {sent}");
+                self.connection.report(self.env, at, Rule::RcLength, by, Rests::LEDGER.of(by.peer()), text);
             }
             FlowFact::ReadUnknown { stag, offset } => {
                 let text =
@@ -250,6 +260,7 @@ impl FlowSink for Listener<'_> {
             FlowFact::Reset => {
                 if self.connection.closed.is_none() {
                     self.connection.closed = Some((Some(by), "RST", at));
+                    self.env.breaks().left(self.connection.id, at);
                 }
                 if self.connection.transport == Some(Transport::Iwarp) {
                     self.wire(at, Rule::TcpReset, blame, sure, format_args!("reset the connection"));
@@ -284,6 +295,7 @@ impl FlowSink for Listener<'_> {
             FlowFact::Closed => {
                 if self.connection.closed.is_none() {
                     self.connection.closed = Some((Some(by), "FIN", at));
+                    self.env.breaks().left(self.connection.id, at);
                 }
             }
             FlowFact::Reopened => {}
@@ -352,16 +364,24 @@ impl Listener<'_> {
             Over::HeldUp { since, until } => {
                 episodes.add(held(Kind::HeldUp, since, until));
             }
-            Over::ClockStep { since, until } => {
+            Over::ClockStep { since, until, is_told } => {
                 episodes.clock_set(by, since, until);
-                let step = Milliseconds(until.since(since));
-                let text = format_args!("the times jump ahead by {step}, and the timestamps of neither end do");
-                self.wire(until, Rule::CaptureClock, Blame::Capture, Certainty::IfNothingWasMissed, text);
+                if is_told {
+                    self.clock_set(since, until);
+                }
             }
+            Over::ClockSet { since, until } => self.clock_set(since, until),
             Over::RoundTrip(took) => episodes.round_trip(by.peer(), took),
             Over::Silence(found) => self.silence(by, &found),
             Over::Misplaced => {}
         }
+    }
+
+    /// The clock of the capture was set.
+    fn clock_set(&mut self, since: At, until: At) {
+        let step = Milliseconds(until.since(since));
+        let text = format_args!("the times jump ahead by {step}, and the timestamps of neither end do");
+        self.wire(until, Rule::CaptureClock, Blame::Capture, Certainty::IfNothingWasMissed, text);
     }
 
     /// `by` ends the connection and says why: for its own error, for what the capture shows that its peer did, or for

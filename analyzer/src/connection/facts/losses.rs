@@ -252,15 +252,18 @@ fn slow_of<'l>(
 fn late_responses(connection: &ConnectionState, is_troubled: bool, emit: &mut impl FnMut(Finding)) {
     /// ns within which a host that is only busy answers.
     const LATE: i64 = 500_000_000;
+    /// The same of one that is late again and again, how often, and ns in all.
+    const OFTEN: (i64, usize, i64) = (100_000_000, 3, 1_000_000_000);
     for by in End::BOTH {
         let (mut tally, mut longest) = (Tally::default(), 0);
         let is_late = |e: &&Episode| e.kind == Kind::Idle && e.cause == Cause::ReadResponse && e.by == Some(by);
-        for (episode, end) in connection.episodes.iter().filter(is_late).filter_map(|e| Some((e, e.end?))) {
-            let took = end.since(episode.begin);
-            if took >= LATE {
-                tally.add(end, 1);
-                longest = took.max(longest);
-            }
+        let ended = connection.episodes.iter().filter(is_late).filter_map(|e| Some((e.begin, e.end?)));
+        let waits = ended.map(|(begin, end)| (end, end.since(begin)));
+        let often = waits.clone().map(|(_, took)| took).filter(|took| *took >= OFTEN.0 && !is_like_a_timer(*took));
+        let is_often = often.clone().count() >= OFTEN.1 && often.fold(0_i64, i64::saturating_add) >= OFTEN.2;
+        for (end, took) in waits.filter(|(_, took)| *took >= if is_often { OFTEN.0 } else { LATE }) {
+            tally.add(end, 1);
+            longest = took.max(longest);
         }
         let (up_to, took) = (if tally.count > 1 { "up to " } else { "" }, Milliseconds(longest));
         let reads = if tally.count > 1 { "RDMA Reads" } else { "an RDMA Read" };
@@ -1168,6 +1171,23 @@ mod tests {
         assert_eq!(told(|_| {}), (Blame::Server, SURE, text.to_string()));
         assert_eq!(told(|losses| losses.lost_before = times(1)).1, GUESS);
         assert_eq!(told(|losses| losses.damaged = times(1)).1, GUESS);
+    }
+
+    #[test]
+    fn who_answers_reads_late_again_and_again_is_late() {
+        let told = |count: i64, took: i64| {
+            let found = findings(true, &|connection, _, _| {
+                for n in 0..count {
+                    let begin = At { frame: 9, time: n * 1000 * MS };
+                    let end = Some(At { frame: 9, time: begin.time + took * MS });
+                    let (kind, cause, by) = (Kind::Idle, Cause::ReadResponse, Some(End::B));
+                    connection.episodes.add(Episode { kind, cause, by, begin, end, ..Episode::default() });
+                }
+            });
+            found.iter().filter(|f| f.rule == Rule::RdmaReadSlow).count()
+        };
+        assert_eq!([told(12, 300), told(4, 300), told(3, 300), told(2, 490), told(20, 90)], [1, 1, 0, 0, 0]);
+        assert_eq!(told(12, 269), 0, "as long as a timer");
     }
 
     #[test]

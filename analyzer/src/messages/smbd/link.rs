@@ -191,9 +191,13 @@ pub struct Link {
     pub status: Option<u32>,
     /// MaxReadWriteSize of the Negotiate Response, in bytes.
     pub max_read_write_size: Option<u32>,
-    request: Option<(At, NegotiateRequest)>,
+    /// Time of the Negotiate Request, and its values, if it was long enough to have them.
+    asked: Option<At>,
+    request: Option<NegotiateRequest>,
     /// Time of the Negotiate Response.
     response: Option<At>,
+    /// True if it was too short to have values.
+    is_short: bool,
     /// Values in the Negotiate Request, and in the response, that the receiver must refuse.
     refusable: [Option<Refusable>; 2],
     opened: Option<At>,
@@ -217,6 +221,9 @@ struct Refusable {
     /// The status that the refusal must carry, if it is a message and not the end of the connection.
     status: Option<u32>,
 }
+
+/// What is refused if it is shorter than its fields.
+const TOO_SHORT: Refusable = Refusable { field: "length", status: None };
 
 /// Status that refuses a range of versions (\[MS-SMBD\] 3.1.5.6).
 const STATUS_NOT_SUPPORTED: u32 = Status::NOT_SUPPORTED.0;
@@ -245,8 +252,10 @@ impl Link {
             certainty: Certainty::Certain,
             status: None,
             max_read_write_size: None,
+            asked: None,
             request: None,
             response: None,
+            is_short: false,
             refusable: [None; 2],
             opened: None,
             active: None,
@@ -288,15 +297,25 @@ impl Link {
         self.orphan.is_some() && self.initiator == Some(end)
     }
 
+    /// True if what came as the Negotiate Request was too short to be any, and one may follow from either end.
+    pub fn lacks_request(&self) -> bool {
+        self.phase == Phase::Negotiating && self.request.is_none()
+    }
+
+    /// True if a Negotiate Response of an end may follow one that was too short to be any.
+    pub fn owes_response(&self, end: End) -> bool {
+        self.is_short && self.initiator == Some(end.peer())
+    }
+
     /// True if its beginning was not seen so far, nor anything else of it.
     pub fn is_unbegun(&self) -> bool {
         let is_silent = self.sides.iter().all(|side| side.messages == 0 && side.last_sent.is_none());
-        self.phase == Phase::Established && self.request.is_none() && self.response.is_none() && is_silent
+        self.phase == Phase::Established && self.asked.is_none() && self.response.is_none() && is_silent
     }
 
     /// Times of the Negotiate Request and the Negotiate Response.
     pub fn negotiation(&self) -> [Option<At>; 2] {
-        [self.request.map(|(at, _)| at), self.response]
+        [self.asked, self.response]
     }
 
     /// Message that is expected next.
@@ -401,8 +420,12 @@ impl Link {
                 sure,
                 format_args!("sent a Negotiate Response that answers no request"),
             );
-            self.request = Some((at, *request));
+            (self.asked, self.request) = (Some(at), Some(*request));
             return;
+        }
+        if self.lacks_request() {
+            // what came before it, and was too short to be a request, was none
+            (self.phase, self.initiator) = (Phase::Idle, None);
         }
         if self.phase != Phase::Idle {
             sink.broken(
@@ -433,11 +456,8 @@ impl Link {
                 format_args!("sent its Negotiate Request {waited} after the connection was accepted"),
             );
         }
-        self.initiator = Some(by);
-        self.phase = Phase::Negotiating;
-        self.request = Some((at, *request));
-        self.last = at;
-        self.sides[by.index()].last_sent = Some(at);
+        self.asks(at, by);
+        self.request = Some(*request);
         self.refusable[0] = refusable_request(request);
         if request.reserved != 0 {
             sink.broken(
@@ -501,12 +521,65 @@ impl Link {
         side.max_fragmented_size = Some(request.max_fragmented_size);
     }
 
+    fn asks(&mut self, at: At, by: End) {
+        self.initiator = Some(by);
+        self.phase = Phase::Negotiating;
+        self.asked = Some(at);
+        self.last = at;
+        self.sides[by.index()].last_sent = Some(at);
+    }
+
+    /// A Negotiate Request of `length` bytes, too short to have values: the receiver must end the connection (3.1.5.6).
+    pub fn short_request(&mut self, at: At, by: End, length: u32, sink: &mut impl RuleSink) {
+        let text = format_args!("sent a Negotiate Request of {length} bytes; it has 20");
+        sink.broken(Rule::SmbdNegReqLength, by, Certainty::Certain, text);
+        if self.phase == Phase::Idle && !self.is_passive(by) {
+            self.asks(at, by);
+            self.refusable[0] = Some(TOO_SHORT);
+        }
+    }
+
+    /// A Negotiate Response of `length` bytes, too short to have values: the receiver must end the connection
+    /// (3.1.5.7).
+    pub fn short_response(&mut self, at: At, by: End, length: u32, sink: &mut impl RuleSink) {
+        let text = format_args!("sent a Negotiate Response of {length} bytes; it has 32");
+        sink.broken(Rule::SmbdNegRspLength, by, Certainty::Certain, text);
+        if self.phase != Phase::Negotiating || self.initiator == Some(by) {
+            return;
+        }
+        self.answers(at, by, sink);
+        self.is_short = true;
+        self.refusable[1] = Some(TOO_SHORT);
+        self.phase = Phase::Refused;
+        // what it grants is not known
+        self.sides[by.peer().index()].credits = Seen::Unseen;
+    }
+
+    /// Something that answers the Negotiate Request.
+    fn answers(&mut self, at: At, by: End, sink: &mut impl RuleSink) {
+        if let Some(sent) = self.premature.take() {
+            let sure = self.of_order(at, sent);
+            sink.broken(
+                Rule::SmbdNegFirst,
+                by.peer(),
+                sure,
+                format_args!("sent data before the Negotiate Response came"),
+            );
+        }
+        self.last = at;
+        self.response = Some(at);
+        self.sides[by.index()].last_sent = Some(at);
+    }
+
     /// A Negotiate Response.
     pub fn negotiate_response(&mut self, at: At, by: End, response: &NegotiateResponse, sink: &mut impl RuleSink) {
         if self.is_unbegun() {
             self.begin();
         }
         let sure = self.certainty;
+        if self.owes_response(by) {
+            (self.phase, self.is_short) = (Phase::Negotiating, false);
+        }
         if self.phase != Phase::Negotiating || self.initiator == Some(by) {
             if self.phase != Phase::Idle {
                 self.response.get_or_insert(at);
@@ -522,22 +595,10 @@ impl Link {
             self.orphan = Some(at);
             self.initiator = Some(by.peer());
         }
-        if let Some(sent) = self.premature.take() {
-            let sure = self.of_order(at, sent);
-            sink.broken(
-                Rule::SmbdNegFirst,
-                by.peer(),
-                sure,
-                format_args!("sent data before the Negotiate Response came"),
-            );
-        }
-        self.last = at;
-        self.response = Some(at);
-        self.sides[by.index()].last_sent = Some(at);
+        self.answers(at, by, sink);
         self.status = Some(response.status);
         let waited = |asked: At| at.time.saturating_sub(asked.time);
-        if let Some((asked, _)) = self.request.filter(|(asked, _)| waited(*asked) > NEGOTIATE_RESPONSE_TIMEOUT * SECOND)
-        {
+        if let Some(asked) = self.asked.filter(|asked| waited(*asked) > NEGOTIATE_RESPONSE_TIMEOUT * SECOND) {
             let waited = Milliseconds(waited(asked));
             sink.broken(
                 Rule::SmbdNegTimeout,
@@ -583,7 +644,7 @@ impl Link {
             }
             _ => {}
         }
-        self.refusable[1] = refusable_response(response, self.request.map(|(_, request)| request));
+        self.refusable[1] = refusable_response(response, self.request);
         // a refusal with this status is the fault of the request
         let must = self.refusable[0].is_some_and(|wrong| wrong.status == Some(response.status));
         if response.status != 0 {
@@ -662,7 +723,7 @@ impl Link {
             );
         }
         let (asked_receive, asked_send) =
-            self.request.map_or((None, None), |(_, r)| (Some(r.max_receive_size), Some(r.preferred_send_size)));
+            self.request.map_or((None, None), |r| (Some(r.max_receive_size), Some(r.preferred_send_size)));
         if let Some(limit) = asked_receive.filter(|limit| response.preferred_send_size > *limit) {
             refused = true;
             let (size, limit) = (Grouped(response.preferred_send_size.into()), Grouped(limit.into()));
@@ -702,7 +763,7 @@ impl Link {
     /// Reports fragmented sizes that were agreed and cannot be reached with the credits there are (derived: a message
     /// of that size needs that many sends, and no sender may count on grants while it is sending).
     fn reach(&self, sink: &mut impl RuleSink) {
-        let Some((_, request)) = self.request else { return };
+        let Some(request) = self.request else { return };
         for receiver in End::BOTH {
             let (to, from) = (self.side(receiver), self.side(receiver.peer()));
             let (Some(fragmented), Some(send)) = (to.max_fragmented_size, from.max_send_size) else { continue };
@@ -903,6 +964,14 @@ impl Link {
                 format_args!("DataLength + RemainingDataLength is {whole}, over the {limit} agreed"),
             );
         }
+    }
+
+    /// The next message of `by` begins something new: what was interrupted before does not go on with it, even if it
+    /// has as many bytes.
+    pub fn begins(&mut self, by: End, data: &DataTransfer) {
+        let whole = u64::from(data.data_length) + u64::from(data.remaining_data_length);
+        let side = &mut self.sides[by.index()];
+        side.interrupted = side.interrupted.filter(|left| u64::from(*left) != whole);
     }
 
     /// The bytes between the header and the data of a message.
@@ -1143,7 +1212,7 @@ impl Link {
             );
         }
         if self.phase == Phase::Negotiating
-            && let (Some((asked, _)), Some(initiator)) = (self.request, self.initiator)
+            && let (Some(asked), Some(initiator)) = (self.asked, self.initiator)
         {
             self.unanswered(at.time.saturating_sub(asked.time), by, initiator, sink);
             if self.premature.is_some() {

@@ -279,8 +279,10 @@ impl Smbd {
                 response && (!request || wire == NegotiateResponse::LEN as u32)
                     || self.link.is_passive(by) && !request && !reads_as_data(bytes, wire)
             }
+            Phase::Negotiating if request && self.link.lacks_request() => false,
             Phase::Negotiating => answers && (response || !reads_as_data(bytes, wire)),
-            Phase::Refused => false,
+            // one that stands behind something too short to be any
+            Phase::Refused => response && self.link.owes_response(by) && !looks_like_data(bytes, wire),
             Phase::Established => {
                 (response || self.is_first_response(by, bytes, wire)) && !looks_like_data(bytes, wire)
             }
@@ -318,9 +320,12 @@ impl Smbd {
         self.sealed_length(by, &data, sink);
         let before = self.link.side(by).stalled_time;
         let follows = self.link.side(by).remaining;
+        let begins = begins_like_smb2(data.data);
+        if begins {
+            self.link.begins(by, &data.header);
+        }
         self.link.data(send.last, by, &data.header, wire, data.inside, sink);
         let waited = self.link.side(by).stalled_time.saturating_sub(before);
-        let begins = begins_like_smb2(data.data);
         let is_new = follows == link::Seen::Known(0) && phase == Phase::Established;
         self.carries_smb2 |= begins;
         self.is_sealed |= data.data.starts_with(b"\xfdSMB");
@@ -379,13 +384,7 @@ impl Smbd {
         match smbd::parse_negotiate_request(send.bytes, t) {
             Ok((_, request)) => self.link.negotiate_request(send.last, by, &request, sink),
             Err(_) if send.wire_length < NegotiateRequest::LEN as u32 => {
-                let length = send.wire_length;
-                sink.broken(
-                    Rule::SmbdNegReqLength,
-                    by,
-                    Certainty::Certain,
-                    format_args!("sent a Negotiate Request of {length} bytes; it has 20"),
-                );
+                self.link.short_request(send.last, by, send.wire_length, sink);
             }
             Err(_) => self.link.missed(by),
         }
@@ -395,13 +394,7 @@ impl Smbd {
         match smbd::parse_negotiate_response(send.bytes, t) {
             Ok((_, response)) => self.link.negotiate_response(send.last, by, &response, sink),
             Err(_) if send.wire_length < NegotiateResponse::LEN as u32 => {
-                let length = send.wire_length;
-                sink.broken(
-                    Rule::SmbdNegRspLength,
-                    by,
-                    Certainty::Certain,
-                    format_args!("sent a Negotiate Response of {length} bytes; it has 32"),
-                );
+                self.link.short_response(send.last, by, send.wire_length, sink);
             }
             Err(_) => self.link.missed(by),
         }
@@ -851,6 +844,71 @@ mod tests {
     }
 
     #[test]
+    fn a_response_that_is_too_short_is_one_all_the_same() {
+        use Rule::{SmbdNegAccepted, SmbdNegRspLength};
+        let mut whole = Vec::new();
+        response().emit(&mut whole);
+        for length in [31, 28, 20, 8] {
+            let mut talk = Talk::default();
+            talk.smbd.link.opened(At { frame: 1, time: 0 });
+            talk.request(request());
+            talk.send(SERVER, &whole[..length]);
+            let short = [(SmbdNegRspLength, SERVER)];
+            assert_eq!((talk.rules(), talk.smbd.link.is_refused()), (short.to_vec(), true), "{length}");
+            assert!(talk.smbd.link.negotiation()[1].is_some());
+            let mut gone = Talk { smbd: talk.smbd.clone(), ..Talk::default() };
+            (gone.now, gone.judged.0) = (talk.now, Vec::new());
+            gone.wait(9 * SECOND);
+            gone.close(Some(CLIENT));
+            assert_eq!(gone.rules(), [], "{length}");
+            for _ in 0..3 {
+                talk.data(CLIENT, carrying(64, 0), &[0; 64]);
+                talk.data(SERVER, carrying(64, 0), &[0; 64]);
+            }
+            talk.wait(9 * SECOND);
+            talk.close(Some(CLIENT));
+            assert_eq!(talk.rules(), [(SmbdNegRspLength, SERVER), (SmbdNegAccepted, CLIENT)], "{length}");
+        }
+        // what came before the response was none
+        let mut talk = Talk::default();
+        talk.request(request());
+        talk.send(SERVER, &whole[..8]);
+        talk.response(response());
+        talk.data(CLIENT, carrying(64, 0), &[0; 64]);
+        assert_eq!((talk.rules(), talk.smbd.link.phase()), (vec![(SmbdNegRspLength, SERVER)], Phase::Established));
+    }
+
+    #[test]
+    fn a_request_that_is_too_short_is_one_all_the_same() {
+        use Rule::{SmbdNegAccepted, SmbdNegReqLength};
+        let mut whole = Vec::new();
+        request().emit(&mut whole);
+        for length in [19, 18, 16, 4] {
+            let mut talk = Talk::default();
+            talk.smbd.link.opened(At { frame: 1, time: 0 });
+            talk.send(CLIENT, &whole[..length]);
+            let mut gone = Talk { smbd: talk.smbd.clone(), ..Talk::default() };
+            gone.now = talk.now;
+            gone.close(Some(SERVER));
+            assert_eq!(gone.rules(), [], "{length}");
+            talk.response(response());
+            talk.data(CLIENT, carrying(64, 0), &[0; 64]);
+            talk.data(SERVER, carrying(64, 0), &[0; 64]);
+            talk.close(Some(CLIENT));
+            assert_eq!(talk.rules(), [(SmbdNegReqLength, CLIENT), (SmbdNegAccepted, SERVER)], "{length}");
+        }
+        // what came before the request was none, whoever sent it
+        for by in End::BOTH {
+            let mut talk = Talk::default();
+            talk.send(by, &whole[..8]);
+            talk.request(request());
+            talk.response(response());
+            talk.data(CLIENT, carrying(64, 0), &[0; 64]);
+            assert_eq!(talk.rules(), [(SmbdNegReqLength, by)]);
+        }
+    }
+
+    #[test]
     fn a_negotiation_that_is_late_or_never_comes_is_reported_with_its_side() {
         let begun = || {
             let mut talk = Talk::default();
@@ -901,6 +959,28 @@ mod tests {
         // a length that does not add up, and a message that is abandoned
         assert_eq!(judged(&[(900, 900), (900, 1)]), [FRAGMENTS]);
         assert_eq!(judged(&[(900, 900), (64, 0), (64, 0)]), [FRAGMENTS]);
+    }
+
+    #[test]
+    fn nothing_is_interleaved_with_a_message_that_has_as_many_bytes() {
+        // the first fragment announces 8 bytes more than follow; later a message has as many as those that were left
+        let mut message = vec![0; 208];
+        message[..4].copy_from_slice(b"\xfeSMB");
+        let judged = |last: &[u8]| {
+            let mut talk = Talk::default();
+            talk.request(request());
+            talk.response(response());
+            talk.data(CLIENT, carrying(100, 208), &message[..100]);
+            talk.data(CLIENT, carrying(200, 0), &message[8..]);
+            talk.data(CLIENT, carrying(208, 0), last);
+            talk.rules()
+                .into_iter()
+                .map(|(rule, _)| rule)
+                .filter(|rule| *rule != Rule::Smb2Malformed)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(judged(&message), [Rule::SmbdFragRemaining]);
+        assert_eq!(judged(&[0; 208]), [Rule::SmbdFragRemaining, Rule::BugSmbdirectBatchInterleave]);
     }
 
     #[test]
