@@ -141,7 +141,7 @@ fn expected(fault: &str) -> (&'static str, Rule, Blame) {
         "out-of-bounds" => ("hung_up", Rule::RdmaKeyBounds, Server),
         "wrong-rights" => ("hung_up", Rule::RdmaKeyDirection, Server),
         // the reply invalidated the key, which is used after that
-        "stale-key" => ("aborted", Rule::RdmaOrder, Server),
+        "stale-key" => ("aborted", Rule::RdmaKeyStale, Server),
         "wrong-invalidate" => ("aborted", Rule::RdmaInvalidate, Server),
         "lie" | "too-much" => ("closed", Rule::RdmaLength, Server),
         // the only READ, or WRITE, is refused

@@ -221,7 +221,7 @@ impl Iwarp {
         let ip = self.config.stamp.stamp();
         let data =
             if to > from && from > 0 { &self.out[from as usize - 1..(to.min(self.end()) as usize - 1)] } else { &[] };
-        let fin = self.fin_at.is_some_and(|at| to > at);
+        let fin = self.fin_at.is_some_and(|at| from <= at && to > at);
         let mut options = Vec::new();
         let mut sack = Vec::new();
         if flags & SYN != 0 {
