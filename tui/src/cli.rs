@@ -153,7 +153,7 @@ Examples:
   rdmascope diff yesterday.pcap today.pcap --fail   status 1 if they differ
 
 A difference is reported if it is significant (1 % over all comparisons) and large enough to matter. If nothing \
-differs, nothing is printed.
+differs, one line on standard error says so.
 
 Exit status: 0 done; 1 done, and --fail found a difference; 2 wrong use, or input that cannot be read.";
 
@@ -384,8 +384,16 @@ impl Copied {
 pub(crate) struct Analyze {
     /// Captures: pcap, pcapng, ERF, snoop or Network Monitor, also inside gzip, zstd or lz4; - is standard input;
     /// several are merged by time
-    #[arg(required_unless_present = "interfaces", conflicts_with = "interfaces", value_name = "FILE")]
+    #[arg(required_unless_present_any = ["interfaces", "read"], conflicts_with = "interfaces", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    /// A capture, as with FILE
+    #[arg(short = 'r', long = "read-file", value_name = "FILE", hide = true, conflicts_with = "interfaces")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Stop after reading this many frames
+    #[arg(short = 'c', long = "count", value_name = "N", hide = true, conflicts_with = "interfaces")]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) usual: Usual,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
     /// While capturing, print a line for each active connection at this interval, for example 10s; the report follows
@@ -743,6 +751,46 @@ fn threads(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| (1..=64).contains(n)).ok_or_else(|| "a number from 1 to 64".to_owned())
 }
 
+/// Options of tshark that decide on names: accepted and ignored, since names are never resolved.
+#[derive(Debug, Args)]
+pub(crate) struct Names {
+    /// Accepted and ignored
+    #[arg(short = 'n', hide = true)]
+    pub(crate) none: bool,
+    /// The same
+    #[arg(short = 'N', value_name = "FLAGS", hide = true, value_parser = name_flags)]
+    pub(crate) flags: Vec<String>,
+    /// The same
+    #[arg(short = 'H', value_name = "FILE", hide = true, value_parser = hosts_file)]
+    pub(crate) hosts: Option<String>,
+}
+
+/// Options of tshark that change nothing about a report: accepted and ignored.
+#[derive(Debug, Args)]
+pub(crate) struct Usual {
+    /// Accepted and ignored: a report has no line for each frame
+    #[arg(short = 'q', hide = true)]
+    pub(crate) quiet: bool,
+    /// Accepted and ignored: a report is made at the end, when everything is known
+    #[arg(short = '2', hide = true)]
+    pub(crate) twice: bool,
+    #[command(flatten)]
+    pub(crate) names: Names,
+}
+
+fn hosts_file(text: &str) -> Result<String, String> {
+    match std::fs::File::open(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(e) => Err(format!("it cannot be read: {e}")),
+    }
+}
+
+/// Letters of tshark, or a file with names.
+fn name_flags(text: &str) -> Result<String, String> {
+    let is_flags = !text.is_empty() && text.chars().all(|c| "dgmnNstvV".contains(c));
+    if is_flags { Ok(text.to_owned()) } else { hosts_file(text) }
+}
+
 /// Show frames: one line each, all fields, or as data for programs
 #[derive(Debug, Args)]
 #[command(after_help = DISSECT_EXAMPLES)]
@@ -824,14 +872,11 @@ pub(crate) struct Dissect {
     /// Print a list instead of frames: fields, protocols or values
     #[arg(short = 'G', value_name = "WHAT", value_enum, num_args = 0..=1, default_missing_value = "fields", help_heading = "As in tshark")]
     pub(crate) glossary: Option<Glossary>,
-    /// Accepted and ignored: names are never resolved
-    #[arg(short = 'n', hide = true)]
-    pub(crate) no_names: bool,
-    /// The same
-    #[arg(short = 'N', value_name = "FLAGS", hide = true)]
-    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) names: Names,
     /// Read the capture twice: requests then show the frame that answers them (smb2.response_in, rpc.reqframe),
-    /// and fragments the frame that completes their message (smb_direct.reassembled_in)
+    /// fragments the frame that completes their message (smb_direct.reassembled_in), and frames all findings that
+    /// analyze has of them (rdmascope.finding.id)
     #[arg(short = '2', help_heading = "As in tshark")]
     pub(crate) twice: bool,
     /// Accepted and ignored: memory is bounded, and all protocols are on
@@ -846,9 +891,6 @@ pub(crate) struct Dissect {
     /// Accepted and ignored: names are never resolved, written or read
     #[arg(short = 'W', value_name = "n", hide = true)]
     pub(crate) with_names: Option<String>,
-    /// The same
-    #[arg(short = 'H', value_name = "FILE", hide = true)]
-    pub(crate) hosts: Option<String>,
     /// Accepted and ignored: there is no log
     #[arg(long, value_name = "LEVEL", hide = true)]
     pub(crate) log_level: Option<String>,
@@ -1007,8 +1049,7 @@ fn memory(text: &str) -> Result<usize, String> {
 }
 
 fn clock_kind(text: &str) -> Result<Clock, String> {
-    Clock::parse(text)
-        .ok_or_else(|| "a report has the kinds u, ud, a, ad, r and e; dissect -t has more for frames".into())
+    Clock::parse(text).ok_or_else(|| "a report has the kinds u, a, r and e; dissect -t has more for frames".into())
 }
 
 /// Options of tshark that do not exist here: the error names the replacement.

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -144,7 +145,7 @@ fn errors_name_the_help_of_their_command() {
             "rdmascope: -D: dissect reads files; rdmascope capture -D lists interfaces (see rdmascope dissect --help)",
         ),
         (&["dissect", &sample, "-f", "udp"], "rdmascope capture has -f (see rdmascope dissect --help)"),
-        (&["analyze", &sample, "-q"], "rdmascope: unexpected argument '-q' found (see rdmascope analyze --help)"),
+        (&["analyze", &sample, "-Z"], "rdmascope: unexpected argument '-Z' found (see rdmascope analyze --help)"),
         (&["capture", "-c", "0"], "0 is not 1 or more (see rdmascope capture --help)"),
         (&["replay", &sample, "--to", "host", "--dscp", "64"], "64 is not from 0 to 63 (see rdmascope replay --help)"),
         (&["peer", "--fault", "nosuch"], "there is no such fault; --list-faults lists all (see rdmascope peer --help)"),
@@ -829,4 +830,192 @@ fn frames_by_their_numbers_are_those_of_the_whole_capture() {
         }
     }
     assert!(captures.len() > 40 && seen > 100_000, "{} captures, {seen} bytes", captures.len());
+}
+
+/// How often each finding was seen, by severity and rule.
+type Counted = BTreeMap<(String, String), u64>;
+
+/// Findings of `analyze` by severity and rule, with their occurrences, and their frames.
+fn found(path: &str) -> (Counted, BTreeSet<(String, u64)>) {
+    let report: serde_json::Value = serde_json::from_str(&text(&["analyze", "--format", "json", path])).expect("JSON");
+    let (mut counts, mut frames) = (BTreeMap::new(), BTreeSet::new());
+    for finding in report["findings"].as_array().expect("a list") {
+        let word = |key: &str| finding[key].as_str().expect("a word").to_owned();
+        *counts.entry((word("severity"), word("id"))).or_default() += finding["count"].as_u64().expect("a count");
+        let of = finding["frames"].as_array().expect("frames").iter().filter_map(serde_json::Value::as_u64);
+        frames.extend(of.map(|frame| (word("id"), frame)));
+    }
+    (counts, frames)
+}
+
+/// The rows of `-z expert` in the same form.
+fn expert(table: &str) -> BTreeMap<(String, String), u64> {
+    let mut severity = "";
+    let mut counts = BTreeMap::new();
+    for line in table.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["Errors", _] => severity = "error",
+            ["Warns", _] => severity = "warn",
+            ["Notes", _] => severity = "note",
+            [n, id, ..] => {
+                if let Ok(n) = n.parse::<u64>() {
+                    *counts.entry((severity.to_owned(), id.to_owned())).or_default() += n;
+                }
+            }
+            _ => {}
+        }
+    }
+    counts
+}
+
+/// Also those that only the end of a capture shows, or makes milder; with -2, frames have them too.
+#[test]
+fn dissect_has_the_findings_of_analyze() {
+    for name in
+        ["smb-roce-loss", "smb-iwarp-multichannel", "smb-iwarp-loss", "nfs-roce-v42", "nfs-roce-fallback", "smb-roce"]
+    {
+        let path = common::samples().join(format!("{name}/{name}.pcap")).display().to_string();
+        let (counts, frames) = found(&path);
+        assert_eq!(expert(&text(&["dissect", "-q", "-z", "expert", &path])), counts, "{name}");
+        let fields = ["dissect", "-2", "-T", "fields", "-e", "frame.number", "-e", "rdmascope.finding.id", &path];
+        let mut shown = BTreeSet::new();
+        for line in text(&fields).lines() {
+            let (frame, ids) = line.split_once('\t').expect("two columns");
+            let ids = ids.split(',').filter(|id| !id.is_empty());
+            shown.extend(ids.map(|id| (id.to_owned(), frame.parse().expect("a number"))));
+        }
+        assert_eq!(shown, frames, "{name}");
+    }
+}
+
+#[test]
+fn the_expert_table_goes_by_severity_and_filter() {
+    let path = common::samples().join("smb-roce-loss/smb-roce-loss.pcap").display().to_string();
+    let rows = |argument: &str| expert(&text(&["dissect", "-q", "-z", argument, &path]));
+    let all = rows("expert");
+    assert!(all.keys().any(|(severity, _)| severity == "warn") && all.keys().any(|(severity, _)| severity == "note"));
+    let mut grave = all.clone();
+    grave.retain(|(severity, _), _| severity != "note");
+    assert_eq!(rows("expert,warn"), grave);
+    assert_eq!((rows("expert,note"), rows("expert,chat,infiniband || ip || ipv6")), (all.clone(), all));
+    let one = rows("expert,warn,frame.number == 1");
+    assert!(one.is_empty(), "{one:?}");
+}
+
+#[test]
+fn times_of_rpc_are_told_apart_by_program_and_named() {
+    let table = |name: &str| {
+        let path = common::samples().join(format!("{name}/{name}.pcap")).display().to_string();
+        text(&["dissect", "-q", "-z", "rpc,srt", &path])
+    };
+    let v3 = table("nfs-roce-v3");
+    let names: Vec<&str> =
+        v3.lines().filter(|line| line.starts_with("    ")).filter_map(|line| line.get(7..30)).map(str::trim).collect();
+    for name in ["NULL", "GETATTR", "MOUNT MNT", "MOUNT UMNT", "NFSACL GETACL"] {
+        assert_eq!(names.iter().filter(|n| **n == name).count(), 1, "{name}: {v3}");
+    }
+    assert!(names.iter().all(|name| name.parse::<u64>().is_err()), "{v3}");
+    // the names of compounds are those of the analysis
+    assert!(table("nfs-roce-v42").contains("ACCESS"));
+}
+
+#[test]
+fn a_capture_of_an_unknown_link_type_is_not_called_decoded() {
+    let folder = Folder::new("link");
+    let mut bytes = fs::read(sample()).expect("the sample");
+    bytes[20..24].copy_from_slice(&[0xff, 0xff, 0, 0]);
+    let path = folder.file("link.pcap", &bytes);
+    let report = text(&["analyze", &path]);
+    for words in ["no frame decoded: link type 65535 is not known", "No frame could be decoded: link type 65535"] {
+        assert!(report.contains(words) && !report.contains("all frames decoded"), "{report}");
+    }
+    let page = text(&["analyze", "--format", "html", &path]);
+    assert!(page.contains("no frame decoded: link type 65535 is not known"));
+    let json: serde_json::Value = serde_json::from_str(&text(&["analyze", "--format", "json", &path])).expect("JSON");
+    assert_eq!(json["capture"]["unknown_link"], serde_json::json!({"link_type": 65535, "frames": 1079}));
+    let verdict = json["verdict"]["text"].as_str().expect("text");
+    assert!(verdict.starts_with("No frame could be decoded"), "{verdict}");
+    let known: serde_json::Value =
+        serde_json::from_str(&text(&["analyze", "--format", "json", &sample()])).expect("JSON");
+    assert!(known["capture"].get("unknown_link").is_none());
+}
+
+#[test]
+fn analyze_takes_what_fingers_type_for_tshark() {
+    let sample = sample();
+    let whole = text(&["analyze", &sample]);
+    assert_eq!(text(&["analyze", "-q", "-n", "-2", "-r", &sample]), whole);
+    assert_eq!(text(&["analyze", "-c", "1079", &sample]), whole);
+    assert!(text(&["analyze", "-c", "100", &sample]).contains(" 100 frames"));
+    for verb in ["analyze", "dissect"] {
+        refused(&[verb, "-H", "/nowhere/hosts", &sample], "No such file");
+        refused(&[verb, "-N", "/nowhere/hosts", &sample], "No such file");
+        refused(&[verb, "-", "-"], "- is given twice");
+    }
+}
+
+#[test]
+fn live_options_and_pins_without_effect_are_mentioned() {
+    let sample = sample();
+    for (arguments, words) in [
+        (&["--every", "10s"][..], "--every, --metrics and -a are for live captures (-i)"),
+        (&["-a", "duration:3"], "--every, --metrics and -a are for live captures (-i)"),
+        (&["--pin", "0x999=0x998"], "--pin 0x999=0x998 had no effect: no connection has these queue pairs"),
+    ] {
+        let output = rdmascope(&[&["analyze", &sample], arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.contains(words) && said.lines().count() == 1, "{said}");
+    }
+}
+
+#[test]
+fn the_cases_of_the_probe_are_listed_as_json_too() {
+    let list: serde_json::Value = serde_json::from_str(&text(&["probe", "--list", "--format", "json"])).expect("JSON");
+    let lines = text(&["probe", "--list"]);
+    let cases = list.as_array().expect("a list");
+    assert_eq!(cases.len(), lines.lines().count());
+    assert!(cases.iter().zip(lines.lines()).all(|(case, line)| line.starts_with(case["case"].as_str().unwrap_or("?"))));
+}
+
+/// The times of the first sentences are those of the rest.
+#[test]
+fn the_first_sentences_have_the_requested_times() {
+    let path = common::samples().join("smb-roce-firewall-drop/smb-roce-firewall-drop.pcap").display().to_string();
+    let answer = |kind: &str| {
+        let report = text(&["analyze", "-t", kind, &path]).replace("\n ", " ");
+        let at = report.find("Requests waited").expect("the answer");
+        report[at..].split("Without them").next().unwrap_or_default().trim().to_owned()
+    };
+    assert!(answer("u").ends_with("all after 10:14:15."), "{}", answer("u"));
+    let relative = answer("r");
+    assert!(relative.ends_with(" s.") && !relative.contains(':'), "{relative}");
+    assert!(answer("e").contains("all after 1795342"), "{}", answer("e"));
+}
+
+/// A report names NFS over TCP if its verdict is about that.
+#[test]
+fn the_head_names_what_went_on_over_tcp() {
+    let head = |name: &str| {
+        let path = common::samples().join(format!("{name}/{name}.pcap")).display().to_string();
+        text(&["analyze", &path]).lines().next().unwrap_or_default().to_owned()
+    };
+    assert!(head("nfs-roce-fallback").contains("RoCEv2, TCP, NFS/RDMA, RPC"), "{}", head("nfs-roce-fallback"));
+    assert!(head("nfs-roce-v3").contains("RoCEv2, NFS/RDMA   "), "{}", head("nfs-roce-v3"));
+}
+
+#[test]
+fn no_line_of_a_report_is_wider_than_asked_for() {
+    for name in ["nfs-tcp-nconnect", "smb-tcp-seal", "smb-roce-loss"] {
+        let path = common::samples().join(format!("{name}/{name}.pcap"));
+        let output = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+            .args(["analyze", "--color", "never"])
+            .arg(path)
+            .env("COLUMNS", "80")
+            .output()
+            .expect("the binary runs");
+        let said = String::from_utf8(output.stdout).expect("output is UTF-8");
+        let wide: Vec<&str> = said.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty(), "{name}: {wide:#?}");
+    }
 }

@@ -110,5 +110,5 @@ fn errors_of_a_file_are_reported_in_one_line_with_their_place() {
     let output = rdmascope(&["rules", "--rules", &file]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
-    assert!(error.contains("bugs.toml has no known bugs: line 12: "), "{error}");
+    assert!(error.contains("bugs.toml is not a file of known bugs: line 12: "), "{error}");
 }

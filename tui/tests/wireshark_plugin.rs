@@ -256,6 +256,9 @@ fn made(folder: &Path) -> Vec<PathBuf> {
         frame.resize(frame.len().max(60), 0);
         frame
     };
+    // a server that says nothing any more, while something else goes on
+    let silent = |frame: &[u8], number: u32| if number > 68 { ethernet(0x88cc, &[]) } else { frame.to_vec() };
+    rewritten("smb-roce", "no-reply.pcap", &silent, false);
     // undamaged, but shorter than its padding
     let roce = |psn: u8, pad: u8, payload: usize| {
         let mut body =

@@ -15,7 +15,7 @@
 //! follows the connections ([`ahead`]).
 
 use crate::ahead::{self, How, Mapped};
-use crate::dissection::{self, Before, Past};
+use crate::dissection::{self, Before, Past, known_speeds};
 use crate::input::{Bar, Input};
 use crate::known_bugs::{self, Condition, Search};
 use crate::shards::{Board, Ended, GiveUpOnDrop, Next, Part, Walk, share};
@@ -172,18 +172,21 @@ pub struct Run {
     pub small: usize,
     /// Restricts the report to frames that it passes.
     pub filter: Option<Filter>,
+    /// Frames that are read at most; with a limit, one thread reads them.
+    pub frames: u64,
 }
 
 /// Analyses all frames of the input; of none, the report is empty.
 pub fn run<S: Sink>(input: impl Into<Option<Input>>, names: Vec<String>, run: Run, sink: S) -> Analysis<S> {
     let inputs = names.into_iter().map(|path| InputSummary { path, ..InputSummary::default() }).collect();
-    let Run { options, threads, small, filter } = run;
+    let Run { options, threads, small, filter, frames } = run;
+    let threads = if frames == u64::MAX { threads } else { 1 };
     let Some(input) = input.into() else {
         return Loop::new(Pipeline::with_sink(options, sink), inputs).done(None, &Metadata::default());
     };
     let conditions = known_bugs::conditions();
     if filter.is_none() && conditions.is_empty() {
-        let analysis = Loop::new(Pipeline::with_sink(options, sink), inputs);
+        let analysis = Loop::new(Pipeline::with_sink(options, sink), inputs).up_to(frames);
         return match input {
             Input::One(capture) => analysis.ahead(capture, threads, small),
             Input::Many(merged) => analysis.ahead(merged, threads, small),
@@ -191,7 +194,7 @@ pub fn run<S: Sink>(input: impl Into<Option<Input>>, names: Vec<String>, run: Ru
     }
     let most = options.slowest_max;
     let sink = Completing { sink, is_wanted: filter.is_some(), exchanges: Vec::new() };
-    let analysis = Loop::new(Pipeline::with_sink(options, sink), inputs);
+    let analysis = Loop::new(Pipeline::with_sink(options, sink), inputs).up_to(frames);
     match input {
         Input::One(capture) => analysis.filtered(capture, filter, most, conditions),
         Input::Many(merged) => analysis.filtered(merged, filter, most, conditions),
@@ -263,6 +266,7 @@ pub fn run_in_parts<S: Parts + Send>(
         && Search::new().is_none_or(|search| search.is_by_connection())
         && let Some(file) = capture.file()
         && how.threads > 1
+        && how.frames == u64::MAX
         && file.bytes().len() >= how.small
         && share(file, how.threads, frame::Options::default()) <= SHARE_MAX
         && let Some(analysis) = run_in_shards(file, &names, &how, &sink)
@@ -369,24 +373,6 @@ pub fn link_speeds<S: Sink>(pipeline: &mut Pipeline<S>, metadata: &Metadata) {
     known_speeds(pipeline, &mut 0, &metadata.interfaces);
 }
 
-/// The same before frames of new interfaces; `known` is the number of those that it was told of.
-#[inline]
-pub(crate) fn known_speeds<S: Sink>(pipeline: &mut Pipeline<S>, known: &mut usize, interfaces: &[Interface]) {
-    if *known != interfaces.len() {
-        new_speeds(pipeline, known, interfaces);
-    }
-}
-
-#[cold]
-fn new_speeds<S: Sink>(pipeline: &mut Pipeline<S>, known: &mut usize, interfaces: &[Interface]) {
-    for (place, interface) in interfaces.iter().enumerate().skip(*known) {
-        if let (Ok(place), Some(bits)) = (u32::try_from(place), interface.speed) {
-            pipeline.link_speed(place, bits);
-        }
-    }
-    *known = interfaces.len();
-}
-
 /// Main loop of a worker: follows the connections that are assigned to it.
 fn follow<S: Parts, T, K>(
     board: &Board<'_, T, K>,
@@ -442,6 +428,8 @@ struct Loop<S> {
     inputs: Vec<InputSummary>,
     bar: Bar,
     number: u64,
+    /// Frames that are read at most.
+    most: u64,
     time_ns: i64,
     /// Interfaces whose speed the analysis knows.
     interfaces: usize,
@@ -449,7 +437,12 @@ struct Loop<S> {
 
 impl<S: Sink> Loop<S> {
     fn new(pipeline: Pipeline<S>, inputs: Vec<InputSummary>) -> Self {
-        Self { pipeline, inputs, bar: Bar::before_output(), number: 0, time_ns: 0, interfaces: 0 }
+        Self { pipeline, inputs, bar: Bar::before_output(), number: 0, most: u64::MAX, time_ns: 0, interfaces: 0 }
+    }
+
+    /// The same of so many frames at most.
+    fn up_to(self, most: u64) -> Self {
+        Self { most, ..self }
     }
 
     /// Several threads work if the files are mapped and not small.
@@ -465,6 +458,9 @@ impl<S: Sink> Loop<S> {
 
     fn plain<R: Mapped>(mut self, mut source: R) -> Analysis<S> {
         let error = loop {
+            if self.number >= self.most {
+                break None;
+            }
             match source.advance() {
                 Ok(true) => {}
                 Ok(false) => break None,
@@ -473,7 +469,12 @@ impl<S: Sink> Loop<S> {
             let (which, before) = (source.which(), self.number);
             known_speeds(&mut self.pipeline, &mut self.interfaces, source.interfaces());
             self.frame(which, &source.record());
-            source.run(&mut |record| self.frame(which, record));
+            if self.number < self.most {
+                source.run(&mut |record| {
+                    self.frame(which, record);
+                    self.number < self.most
+                });
+            }
             self.bar.frames(self.number - before, &source);
         };
         self.done(error, source.metadata())
@@ -544,6 +545,9 @@ impl<S: Sink> Loop<Completing<S>> {
         let connection = extractor.want(CONNECTION, Need::Value);
         let mut past = Past::default();
         let error = loop {
+            if self.number >= self.most {
+                break None;
+            }
             match source.advance() {
                 Ok(true) => {}
                 Ok(false) => break None,

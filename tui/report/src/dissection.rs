@@ -5,10 +5,10 @@ use crate::streams::{self, Streams};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::keys::Keyring;
-use rdmascope_analyzer::notes::Replies;
+use rdmascope_analyzer::notes::FirstPass;
 use rdmascope_analyzer::pieces::Assembly;
 use rdmascope_analyzer::pipeline::{Counts, FrameMeta, Pipeline};
-use rdmascope_analyzer::report::{Quiet, Sink};
+use rdmascope_analyzer::report::{Quiet, Report, Sink};
 use rdmascope_capture::{Interface, Record, Source};
 use rdmascope_dissector::frame::{self, Addr, Checked, Packet};
 use rdmascope_dissector::trace::{Off, Trace};
@@ -26,13 +26,15 @@ pub struct Dissection {
     number: u64,
     first_ns: Option<i64>,
     previous_ns: i64,
+    /// Interfaces whose speed the analysis knows.
+    interfaces: usize,
 }
 
 /// Listens for which frame answers which.
 #[derive(Clone, Default)]
-struct ReplyCollector(Replies);
+struct Ahead(FirstPass);
 
-impl Sink for ReplyCollector {
+impl Sink for Ahead {
     fn exchange(&mut self, exchange: &Exchange) {
         self.0.add(exchange);
     }
@@ -42,15 +44,19 @@ impl Sink for ReplyCollector {
     }
 }
 
-/// Makes a first pass over a capture, up to where it is damaged, and finds the frame that answers each request.
-pub fn replies(source: &mut impl Source, keyring: Keyring, roce_port: u16) -> Replies {
-    let mut pipeline = Pipeline::with_sink(Options { keyring, ..Options::default() }, ReplyCollector::default());
+/// Makes a first pass over a capture, up to where it is damaged and over `frames` frames at most: finds the frame that
+/// answers each request, and the findings of each frame.
+pub fn first_pass(source: &mut impl Source, keyring: Keyring, roce_port: u16, frames: u64) -> FirstPass {
+    let mut pipeline = Pipeline::with_sink(Options { keyring, ..Options::default() }, Ahead::default());
     let mut options = pipeline.decode_options();
     if roce_port != 0 {
         options.roce_port = roce_port;
     }
-    let (mut number, mut now) = (0, 0);
-    while let Ok(true) = source.advance() {
+    let (mut number, mut now, mut interfaces) = (0, 0, 0);
+    while number < frames
+        && let Ok(true) = source.advance()
+    {
+        known_speeds(&mut pipeline, &mut interfaces, source.interfaces());
         let record = source.record();
         number += 1;
         now = if record.has_time() { record.time_ns } else { now };
@@ -58,7 +64,28 @@ pub fn replies(source: &mut impl Source, keyring: Keyring, roce_port: u16) -> Re
         let Record { link_type, wire_len, interface, .. } = record;
         pipeline.packet(&FrameMeta { number, time_ns: now, link_type, wire_len, interface }, &packet, &mut Off);
     }
-    pipeline.finish().1.0
+    let (report, Ahead(mut first_pass)) = pipeline.finish();
+    first_pass.found(&report.findings);
+    first_pass
+}
+
+/// Tells an analysis before a frame how fast new interfaces of its capture are; `known` is the number of those that it
+/// was told of.
+#[inline]
+pub(crate) fn known_speeds<S: Sink>(pipeline: &mut Pipeline<S>, known: &mut usize, interfaces: &[Interface]) {
+    if *known != interfaces.len() {
+        new_speeds(pipeline, known, interfaces);
+    }
+}
+
+#[cold]
+fn new_speeds<S: Sink>(pipeline: &mut Pipeline<S>, known: &mut usize, interfaces: &[Interface]) {
+    for (place, interface) in interfaces.iter().enumerate().skip(*known) {
+        if let (Ok(place), Some(bits)) = (u32::try_from(place), interface.speed) {
+            pipeline.link_speed(place, bits);
+        }
+    }
+    *known = interfaces.len();
 }
 
 /// Facts about earlier frames that are displayed with a frame. Needed when one [`Dissection`] does not see all frames
@@ -165,12 +192,24 @@ impl Dissection {
             number: 0,
             first_ns: None,
             previous_ns: 0,
+            interfaces: 0,
         }
     }
 
-    /// Passes in the replies that a first pass over the capture found: a request then names the frame of its reply.
-    pub fn knows(&mut self, replies: Arc<Replies>) {
-        self.pipeline.knows(replies);
+    /// Passes in what a first pass over the capture found: a request then names the frame of its reply, and a frame the
+    /// findings that only the end of the capture shows.
+    pub fn knows(&mut self, first_pass: Arc<FirstPass>) {
+        self.pipeline.knows(first_pass);
+    }
+
+    /// The analysis of the frames so far.
+    pub fn analysis(&mut self) -> &mut Pipeline {
+        &mut self.pipeline
+    }
+
+    /// Ends the analysis after the last frame. The frames so far give the same report as `analyze`.
+    pub fn finish(&mut self) -> Report {
+        std::mem::take(&mut self.pipeline).finish().0
     }
 
     /// Shard number `shard` of `of` that share the frames of a capture, as assigned by a
@@ -242,6 +281,7 @@ impl Dissection {
 
     /// Dissects the next frame of the capture.
     pub fn frame<T: Trace>(&mut self, record: &Record<'_>, interfaces: &[Interface], t: &mut T) -> Dissected {
+        known_speeds(&mut self.pipeline, &mut self.interfaces, interfaces);
         let times = self.times(record);
         if T::ON {
             let (number, first_ns, previous_ns) = (self.number, times.first, self.previous_ns);

@@ -70,7 +70,13 @@ fn capture() -> Arc<CaptureFile> {
 }
 
 fn how(threads: usize, connections_max: usize) -> Run {
-    Run { options: Options { connections_max, ..Options::default() }, threads, small: 0, filter: None }
+    Run {
+        options: Options { connections_max, ..Options::default() },
+        threads,
+        small: 0,
+        filter: None,
+        frames: u64::MAX,
+    }
 }
 
 fn rendered(analysis: Analysis<Collector>) -> String {

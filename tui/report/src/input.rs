@@ -1,6 +1,6 @@
 //! The captures of a command line: opened, merged, and walked with a progress bar.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_capture::{Capture, MergedSource, OpenOptions, Problem, Source, open};
@@ -18,8 +18,17 @@ pub enum Input {
     Many(MergedSource),
 }
 
+/// Refuses standard input that is named twice: what one reads, the other misses.
+fn only_once(files: &[PathBuf]) -> Result<()> {
+    if files.iter().filter(|path| *path == Path::new("-")).count() > 1 {
+        bail!("- is given twice, but standard input can be read only once");
+    }
+    Ok(())
+}
+
 /// Opens all of the files.
 pub fn open_all(files: &[PathBuf]) -> Result<Input> {
+    only_once(files)?;
     let captures = files.iter().map(|path| open(path, OpenOptions::new())).collect::<Result<Vec<_>, _>>()?;
     Ok(together(captures))
 }
@@ -41,6 +50,7 @@ pub struct Opened {
 /// # Errors
 /// One is no capture, or cannot be opened.
 pub fn open_each(files: &[PathBuf], stop: Option<&Arc<AtomicBool>>) -> Result<Opened> {
+    only_once(files)?;
     let (mut captures, mut opened) = (Vec::new(), Opened::default());
     for (place, path) in files.iter().enumerate() {
         let options = stop.map_or_else(OpenOptions::new, |stop| OpenOptions::new().stop(stop.clone()));

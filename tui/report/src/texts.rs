@@ -85,6 +85,8 @@ struct Worker<'p> {
     dissection: Dissection,
     form: Form,
     extractor: Extractor,
+    /// True if one of its fields is counted over the whole capture.
+    counts: bool,
     filter: Option<Filter>,
     tree: Tree,
     shape: Shape,
@@ -126,11 +128,13 @@ impl Worker<'_> {
                     let d = dissection.part(&record, *before, interfaces, datagram, extractor);
                     let shown = passes(extractor);
                     if shown {
-                        extractor.change(|def, number| {
-                            if is_counted(def) {
-                                Marks::prepare_one(number);
-                            }
-                        });
+                        if self.counts {
+                            extractor.change(|def, number| {
+                                if is_counted(def) {
+                                    Marks::prepare_one(number);
+                                }
+                            });
+                        }
                         fields.frame(&mut text.bytes, &d, extractor, &mut text.marks);
                     }
                     shown
@@ -192,6 +196,7 @@ pub fn run(
                 dissection: Dissection::shard(plan.keyring.clone(), shard, threads).with_roce_port(plan.roce_port),
                 form,
                 extractor: plan.extractor.clone(),
+                counts: plan.extractor.wanted().any(is_counted),
                 filter: plan.filter.clone(),
                 tree,
                 shape: Shape::new(plan.short),

@@ -56,7 +56,7 @@ fn new_bugs_are_found_alike_whatever_the_threads_and_without_an_end() {
     let mut found = [0_u64; CONDITIONS.len()];
     let mut shared = 0;
     for path in samples() {
-        let run = |threads| Run { options: Options::default(), threads, small: 0, filter: None };
+        let run = |threads| Run { options: Options::default(), threads, small: 0, filter: None, frames: u64::MAX };
         let (names, wanted) = (|| vec![path.display().to_string()], Wanted { exchanges: false, credits: false });
         let input = || open_all(std::slice::from_ref(&path)).unwrap();
         let alone = analysis::run(input(), names(), run(1), Collector::new(wanted));

@@ -97,7 +97,7 @@ impl Subject {
 
 fn how(threads: usize, connections_max: usize) -> Run {
     let options = Options { payloads: true, connections_max, ..Options::default() };
-    Run { options, threads, small: 0, filter: None }
+    Run { options, threads, small: 0, filter: None, frames: u64::MAX }
 }
 
 fn rendered(analysis: Analysis<Collector>) -> String {

@@ -1,12 +1,14 @@
 //! A report, with derived data that the views need, made in the loader's thread: a screen may have to show thousands of
 //! connections and findings within 16 ms.
 
+use super::time::Format;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::report::{Connection, Health, Rdma, Report, address};
-use rdmascope_analyzer::roots;
+use rdmascope_analyzer::roots::{self, roots};
 use rdmascope_analyzer::rules::{Rule, Severity};
 use rdmascope_analyzer::stats::Commands;
-use rdmascope_report::report::{Ignore, ignored_text, take_ignored};
+use rdmascope_report::report::words::Clock;
+use rdmascope_report::report::{Headline, Ignore, answer, headline_of, ignored_text, take_ignored};
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -128,8 +130,8 @@ pub(crate) struct Digest {
     ranked: Vec<Finding>,
     /// Number of findings that were left out as asked, in a sentence.
     pub(crate) ignored: Option<String>,
-    /// The time that requests waited, and for what, as text.
-    pub(crate) answer: Option<String>,
+    /// The time that requests waited, and for what, as text: with times since the first frame, and of the day.
+    answers: [Option<String>; 2],
     /// All of them, joined.
     pub(crate) found: Joined,
     /// By the report's number of a connection, the worst that was found on it.
@@ -174,7 +176,7 @@ impl Digest {
             found: Joined::new(&report, &ranked.iter().collect::<Vec<_>>()),
             sums: Arc::new(Sums::of(report.connections.iter())),
             ignored,
-            answer: rdmascope_report::report::answer::text(&report),
+            answers: [Clock::Relative, Clock::Utc].map(|clock| answer::text_by(&clock, &report)),
             ranked,
             worst,
             busiest,
@@ -183,10 +185,15 @@ impl Digest {
         }
     }
 
-    /// Mark and sentence where there are no errors and warnings; ✓ only if everything could be judged. `is_whole` is
-    /// false if reading ended early.
-    pub(crate) fn all_clear(&self, is_whole: bool) -> (&'static str, String) {
-        rdmascope_report::report::all_clear(&self.report, is_whole)
+    /// The time that requests waited, and for what, as text with times of this form.
+    pub(crate) fn answer(&self, time: Format) -> Option<&str> {
+        let is_of_day = matches!(time, Format::Clock | Format::Date);
+        self.answers[usize::from(is_of_day)].as_deref()
+    }
+
+    /// First sentence of the report; ✓ only if everything could be judged. `is_whole` is false if reading ended early.
+    pub(crate) fn headline(&self, is_whole: bool) -> Headline {
+        headline_of(&self.report, false, is_whole, &roots(&self.report))
     }
 
     /// The report with all of its findings.

@@ -23,7 +23,7 @@ use ratatui::style::Style;
 use rdmascope_analyzer::finding::{Certainty, Finding};
 use rdmascope_analyzer::rules::Severity;
 use rdmascope_dissector::render::escaped;
-use rdmascope_report::report::certainty_text;
+use rdmascope_report::report::{Headline, certainty_text};
 
 /// Frames of the selected finding that are shown in its line.
 const FRAMES_SHOWN: usize = 8;
@@ -143,8 +143,8 @@ impl Screen for State {
         let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: self.list, focused: true, sorted: None };
         draw::table(buf, list, theme, &shape, |row| findings.get(row).map_or_else(Vec::new, |f| cells(model, f)));
         let Some(finding) = findings.get(self.list.at) else {
-            let (mark, clear) = model.report.all_clear(model.error.is_none());
-            let text = if model.done { format!("{mark} {clear}") } else { "Reading …".to_owned() };
+            let Headline { mark, text, .. } = model.report.headline(model.error.is_none());
+            let text = if model.done { format!("{mark} {text}") } else { "Reading …".to_owned() };
             put(buf, list.x + 2, list.y + 1, list.width, &text, theme.good);
             if let Some(ignored) = &model.report.ignored {
                 put(buf, list.x + 2, list.y + 2, list.width, ignored, theme.faint);

@@ -27,6 +27,7 @@ use ratatui::style::Style;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::report::{Connection, Protocol, Transport};
 use rdmascope_analyzer::rules::Severity;
+use rdmascope_report::report::words::Tone;
 
 /// The pane that has the focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,28 +147,30 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
     }
     // the answer first: how long requests waited, and for what
     if model.done
-        && let Some(answer) = &model.report.answer
+        && let Some(answer) = model.report.answer(model.time)
     {
         for line in wrap(answer, width + 7) {
             lines.push((String::new(), line, theme.upper));
         }
     }
     let Some(worst) = findings.iter().find(|f| f.severity > Severity::Note) else {
-        let (mark, clear) = model.report.all_clear(model.error.is_none());
+        let headline = model.report.headline(model.error.is_none());
         let text = match (model.done, findings.len()) {
             (false, _) if !model.grows => "Reading …".to_owned(),
             (false, _) if model.index.len() == 0 => "No frame so far.".to_owned(),
             (false, 0) => "No problems found so far.".to_owned(),
             (false, 1) => "No problems found so far. 1 note.".to_owned(),
             (false, n) => format!("No problems found so far. {n} notes."),
-            (true, _) if model.index.len() == 0 => "There are no frames.".to_owned(),
             (true, 0) if model.filter.is_on() => "No problems found in the frames that pass the filter.".to_owned(),
-            (true, 0) => clear,
-            (true, 1) => format!("{clear} 1 note."),
-            (true, n) => format!("{clear} {n} notes."),
+            (true, _) => headline.text,
         };
-        let sign = if model.done || model.error.is_some() { mark } else { "…" };
-        let style = if model.error.is_some() { theme.text } else { theme.good };
+        let sign = if model.done || model.error.is_some() { headline.mark } else { "…" };
+        let style = match headline.tone {
+            _ if model.error.is_some() => theme.text,
+            Tone::Bad => theme.error,
+            Tone::Strong if model.done => theme.text,
+            _ => theme.good,
+        };
         for (i, line) in wrap(&text, width + 7).into_iter().enumerate() {
             lines.push((if i == 0 { sign.to_owned() } else { String::new() }, line, style));
         }

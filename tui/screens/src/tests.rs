@@ -1235,7 +1235,7 @@ fn any_size_is_drawn() {
             rig.keys(view.key()[0]);
             let screen = rig.screen();
             let small = width < 60 || height < 18;
-            assert_eq!(small && width > 15, screen.contains("too small"), "{width}×{height} {view:?}\n{screen}");
+            assert_eq!(small && width > 15, screen.contains("The terminal is"), "{width}×{height} {view:?}\n{screen}");
         }
         rig.keys("?");
         rig.screen();
@@ -1521,4 +1521,30 @@ fn a_million_frames_load_while_the_screen_stays_quick() {
     assert!(bytes <= 33 * frames, "more than 32 bytes a frame and a pointer a chunk");
     let limit = Duration::from_millis(16);
     assert!(cpu < limit && wall < limit, "a screen took too long");
+}
+
+/// The first sentence is that of the report, also where there is no storage.
+#[test]
+fn the_overview_has_the_first_sentence_of_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = std::fs::read(sample("smb-roce")).unwrap();
+        change(&mut bytes);
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    // the first frames are of ICMPv6
+    let none = file("none.pcap", &|bytes| bytes.truncate(24 + 16 + 90));
+    let empty = file("empty.pcap", &|bytes| bytes.truncate(24));
+    let unknown = file("unknown.pcap", &|bytes| bytes[20..24].copy_from_slice(&[0xff, 0xff, 0, 0]));
+    for (path, words) in [
+        (none, "– No storage over RDMA in this capture."),
+        (empty, "– The capture has no frames."),
+        (unknown, "– No frame could be decoded: link type 65535 is not known."),
+    ] {
+        let mut rig = TestApp::open(&[path], 120, 30);
+        rig.keys("1");
+        assert!(rig.screen().contains(words), "{}", rig.screen());
+    }
 }

@@ -22,7 +22,7 @@ use rdmascope_dissector::render::escaped;
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let (width, height) = app.model.size;
     if width < SMALLEST.0 || height < SMALLEST.1 {
-        let text = format!("{width}×{height} is too small: at least {}×{}, please", SMALLEST.0, SMALLEST.1);
+        let text = format!("The terminal is {width}×{height}; at least {}×{} is needed.", SMALLEST.0, SMALLEST.1);
         for (i, line) in super::draw::wrap(&text, usize::from(width)).iter().enumerate() {
             put(buf, 0, i as u16, width, line, app.model.theme.text);
         }

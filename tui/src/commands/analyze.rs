@@ -13,7 +13,7 @@ use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Severity;
 use rdmascope_analyzer::op::At;
-use rdmascope_analyzer::report::Sink;
+use rdmascope_analyzer::report::{Connection, Handshake, Report, Sink};
 use rdmascope_capture::{Access, WholeFile};
 use rdmascope_compare::expect::{self, Expectations};
 use rdmascope_compare::profile::{Profile, Profiler};
@@ -43,11 +43,18 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     if (args.exchanges || args.credits) && !matches!(args.format, ReportFormat::Json) {
         say("--exchanges and --credits need --format json");
     }
+    if args.live.interfaces.is_empty() && (args.every.is_some() || args.metrics.is_some() || !args.autostop.is_empty())
+    {
+        say("--every, --metrics and -a are for live captures (-i): they have no effect on files");
+    }
     // a list of findings to leave out decides on the exit status: a mistake in it is no warning
     let how = &How { color, configured: rdmascope_screens::for_reports()? };
     crate::report::words::set_clock(args.clock.clone());
-    let registry = cli::registry();
-    let filter = cli::filter(args.filter.as_deref(), &registry)?;
+    let filter = match &args.filter {
+        // only a filter needs the fields by name
+        Some(text) => cli::filter(Some(text), &cli::registry())?,
+        None => None,
+    };
     let wanted = Wanted { exchanges: args.exchanges, credits: args.credits };
     let defaults = Options::default();
     let options = Options {
@@ -68,7 +75,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     let expectations = args.expect.as_deref().map(expectations).transpose()?;
     let file = create(args)?;
     let name = |place: &usize| args.files.get(*place).map(|path| path.display().to_string()).unwrap_or_default();
-    let run = Run { options, threads, small: SMALL, filter };
+    let run = Run { options, threads, small: SMALL, filter, frames: args.count.unwrap_or(u64::MAX) };
     let names = opened.read.iter().map(name).collect();
     if args.expect.is_some() || args.write_expect.is_some() {
         let done = analysis::run(opened.input, names, run, Both(Collector::new(wanted), Profiler::default()));
@@ -166,7 +173,26 @@ fn live(args: &Analyze, options: Options, wanted: Wanted, how: &How) -> Result<E
     show(args, analysis, file, how)
 }
 
+/// Remarks on pairs of queue pairs that the analysis had no use for.
+fn remark_on_pins(args: &Analyze, report: &Report) {
+    for pin in &args.pins {
+        let of = |c: &&Connection| {
+            let pairs = c.peers.map(|p| p.qp);
+            [[Some(pin.0), Some(pin.1)], [Some(pin.1), Some(pin.0)]].contains(&pairs)
+        };
+        let name = format!("--pin {:#x}={:#x}", pin.0, pin.1);
+        match report.connections.iter().find(of) {
+            None => say(&format!("{name} had no effect: no connection has these queue pairs")),
+            Some(c) if c.handshake != Handshake::Pinned => {
+                say(&format!("{name} had no effect: connection {} has them without it", c.id));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
 fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFile>, how: &How) -> Result<ExitCode> {
+    remark_on_pins(args, &analysis.report);
     let (mut data, error) = ReportData::new(analysis);
     let mut ignore = args.ignore.clone();
     ignore.extend(how.configured.ignore.iter().filter(|of_file| !args.ignore.contains(of_file)));

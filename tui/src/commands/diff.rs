@@ -38,7 +38,7 @@ pub(super) fn run(args: &Diff, color: Color) -> Result<ExitCode> {
 fn profile(path: &PathBuf, args: &Diff) -> Result<(Profile, Option<rdmascope_capture::Error>)> {
     let options = Options { keyring: super::keyring(args.keys.as_deref())?, ..Options::default() };
     let input = input::open_all(std::slice::from_ref(path))?;
-    let run = Run { options, threads: super::threads(None), small: SMALL, filter: None };
+    let run = Run { options, threads: super::threads(None), small: SMALL, filter: None, frames: u64::MAX };
     let done = analysis::run(input, vec![path.display().to_string()], run, Profiler::default());
     Ok((Profile::new(&done.report, done.sink), done.error))
 }

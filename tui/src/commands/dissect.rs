@@ -8,6 +8,7 @@ use crate::analysis::{SHARE_MAX, SMALL};
 use crate::cli::{Color, DecodeAs, Dissect, Format, JsonNames, WriteFormat, filter};
 use crate::dissection::{self, Dissected, Dissection};
 use crate::input::{Bar, Input, open_all};
+use crate::known_bugs::{self, Condition};
 use crate::output::ek::Ek;
 use crate::output::fields::{Fields, Layout, Options};
 use crate::output::hex;
@@ -25,6 +26,7 @@ use crate::stdout::Out;
 use crate::texts;
 use anyhow::{Result, bail};
 use rdmascope_analyzer::keys::Keyring;
+use rdmascope_analyzer::pipeline::FrameMeta;
 use rdmascope_capture::{Access, Capture, Interface, PcapWriter, PcapngWriter, Record, Source, WholeFile};
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
@@ -135,7 +137,10 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     // a pipe cannot be read twice
     let twice = args.twice && !crate::input::has_pipe(&files);
     if args.twice && !twice {
-        crate::live::say("-2: a pipe is read only once, so requests do not show the frame that answers them");
+        crate::live::say(
+            "-2: a pipe is read only once, so requests do not show the frame that answers them, and frames not what later \
+                ones show",
+        );
     }
     let input = open_all(&files)?;
     let name = files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
@@ -163,13 +168,17 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     let at_once = args.line_buffered;
     let mut dissection = Dissection::new(keyring.clone()).with_roce_port(roce_port);
     if twice {
-        let replies = match open_all(&files)? {
-            Input::One(mut capture) => dissection::replies(&mut capture, keyring.clone(), roce_port),
-            Input::Many(mut merged) => dissection::replies(&mut merged, keyring.clone(), roce_port),
+        let frames = args.count.unwrap_or(u64::MAX);
+        let first_pass = match open_all(&files)? {
+            Input::One(mut capture) => dissection::first_pass(&mut capture, keyring.clone(), roce_port, frames),
+            Input::Many(mut merged) => dissection::first_pass(&mut merged, keyring.clone(), roce_port, frames),
         };
-        dissection.knows(replies.into());
+        dissection.knows(first_pass.into());
     }
+    let mut conditions = if taps.wants_report() { known_bugs::conditions() } else { Vec::new() };
+    conditions.iter_mut().for_each(|condition| condition.bind(&mut extractor));
     let mut job = Job {
+        conditions,
         first,
         filter,
         extractor,
@@ -366,6 +375,8 @@ struct KeptFrame {
 }
 
 struct Job {
+    /// Conditions of known bugs, if a table counts findings.
+    conditions: Vec<Condition>,
     /// The first frame that the filter can pass.
     first: u64,
     filter: Option<Filter>,
@@ -400,6 +411,14 @@ impl Job {
     ) -> Result<()> {
         self.begin(&mut out.buffer, name);
         let mut kept = self.keep();
+        if self.writer.is_none() && self.separator.is_none() && !at_once {
+            let damage = each_at_hand(source, limits, |record, interfaces| {
+                let shown = self.frame(record, interfaces, out, &mut kept);
+                out.spill()?;
+                Ok(shown)
+            })?;
+            return self.ended(out, damage);
+        }
         let damage = each(source, limits, |source| {
             let shown = self.frame(&source.record(), source.interfaces(), out, &mut kept);
             if !shown {
@@ -418,6 +437,11 @@ impl Job {
         if let Some(writer) = &mut self.writer {
             writer.end(source)?;
         }
+        self.ended(out, damage)
+    }
+
+    /// All frames are processed, up to the damage of a capture.
+    fn ended(&mut self, out: &mut Out, damage: Option<rdmascope_capture::Error>) -> Result<()> {
         self.end(&mut out.buffer);
         out.finish()?;
         damage.map_or(Ok(()), |e| Err(e.into()))
@@ -483,9 +507,7 @@ impl Job {
             out.spill()?;
             Ok(shown)
         })?;
-        self.end(&mut out.buffer);
-        out.finish()?;
-        damage.map_or(Ok(()), |e| Err(e.into()))
+        self.ended(out, damage)
     }
 
     fn keep(&self) -> KeptFrame {
@@ -514,7 +536,20 @@ impl Job {
             Sink::Fields(fields) => fields.end(out),
             Sink::Print(Printer::Tree(..) | Printer::Ek(_)) | Sink::Nothing => {}
         }
+        if self.taps.wants_report() {
+            self.taps.report(&self.dissection.finish());
+        }
         self.taps.end(out);
+    }
+
+    /// A frame is dissected, and the extractor has its fields: for the tables.
+    fn tap(&mut self, d: &Dissected, record: &Record<'_>) {
+        self.taps.frame(d, &self.extractor);
+        let Record { link_type, wire_len, interface, .. } = *record;
+        let meta = FrameMeta { number: d.number, time_ns: d.time_ns, link_type, wire_len, interface };
+        for condition in &self.conditions {
+            condition.check(&meta, &self.extractor, self.dissection.analysis());
+        }
     }
 
     /// One frame; whether it was shown.
@@ -526,12 +561,12 @@ impl Job {
         if matches!(self.sink, Sink::Lines(_, false) | Sink::Summary(..) | Sink::Nothing) {
             return self.by_line(record, interfaces, &mut out.buffer);
         }
-        if let Sink::Fields(fields) = &mut self.sink {
+        if matches!(self.sink, Sink::Fields(_)) {
             self.extractor.begin();
             let d = self.dissection.frame(record, interfaces, &mut self.extractor);
-            self.taps.frame(&d, &self.extractor);
+            self.tap(&d, record);
             let shown = self.filter.as_ref().is_none_or(|f| f.matches(&self.extractor));
-            if shown {
+            if shown && let Sink::Fields(fields) = &mut self.sink {
                 fields.frame(&mut out.buffer, &d, &self.extractor, &mut Marks::default());
             }
             return shown;
@@ -560,7 +595,7 @@ impl Job {
         } else {
             self.extractor.begin();
             let d = self.dissection.frame(record, interfaces, &mut Pair(&mut self.extractor, &mut self.line));
-            self.taps.frame(&d, &self.extractor);
+            self.tap(&d, record);
             if self.filter.as_ref().is_some_and(|f| !f.matches(&self.extractor)) {
                 return false;
             }
@@ -582,7 +617,7 @@ impl Job {
         let mut passes = true;
         if self.filter.is_some() || !self.taps.is_empty() {
             self.extractor.load(&kept.tree);
-            self.taps.frame(&d, &self.extractor);
+            self.tap(&d, record);
             passes = self.filter.as_ref().is_none_or(|f| f.matches(&self.extractor));
         }
         kept.frame = Some(d);
@@ -612,6 +647,49 @@ fn each<R: Source>(
         read -= 1;
         shown -= u64::from(frame(source)?);
         bar.frame(source);
+    }
+    Ok(None)
+}
+
+/// The same where only the frame's bytes and the interfaces are needed: those in memory are processed in one go.
+fn each_at_hand(
+    source: &mut impl Source,
+    limits: Limits,
+    mut frame: impl FnMut(&Record<'_>, &[Interface]) -> Result<bool>,
+) -> Result<Option<rdmascope_capture::Error>> {
+    let mut bar = Bar::new();
+    let Limits { mut read, mut shown } = limits;
+    let (mut interfaces, mut revision) = (Vec::new(), None);
+    while read > 0 && shown > 0 {
+        match source.advance() {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(e) => return Ok(Some(e)),
+        }
+        if revision != Some(source.metadata().revision) {
+            revision = Some(source.metadata().revision);
+            interfaces = source.interfaces().to_vec();
+        }
+        let before = read;
+        let mut one = |record: &Record<'_>| {
+            read -= 1;
+            shown -= u64::from(frame(record, &interfaces)?);
+            Ok(read > 0 && shown > 0)
+        };
+        if one(&source.record())? {
+            let mut error = None;
+            source.run(&mut |record| match one(record) {
+                Ok(goes_on) => goes_on,
+                Err(e) => {
+                    error = Some(e);
+                    false
+                }
+            });
+            if let Some(e) = error {
+                return Err(e);
+            }
+        }
+        bar.frames(before - read, source);
     }
     Ok(None)
 }

@@ -37,7 +37,7 @@ pub(super) fn run(args: &Export, color: Color) -> Result<ExitCode> {
 fn analyze<S: Sink>(file: &Path, options: Options, sink: S) -> Result<analysis::Analysis<S>> {
     let files = [PathBuf::from(file)];
     let captures = input::open_all(&files)?;
-    let run = Run { options, threads: super::threads(None), small: analysis::SMALL, filter: None };
+    let run = Run { options, threads: super::threads(None), small: analysis::SMALL, filter: None, frames: u64::MAX };
     Ok(analysis::run(captures, vec![file.display().to_string()], run, sink))
 }
 

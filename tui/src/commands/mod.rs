@@ -67,6 +67,10 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     if let Some(path) = &cli.rules {
         rules::give(path)?;
     }
+    let mut cli = cli;
+    if let Command::Analyze(args) = &mut cli.command {
+        args.files.splice(..0, args.read.drain(..));
+    }
     crate::confine::to_need(&cli.command);
     match cli.command {
         Command::Analyze(args) => analyze::run(&args, cli.color),

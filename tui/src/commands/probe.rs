@@ -77,6 +77,15 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
     }
     let mut out = Out::new(color);
     let width = cases.iter().map(|case| case.name.len()).max().unwrap_or(0);
+    if args.list && args.format == ProbeFormat::Json {
+        let list: Vec<_> = cases
+            .iter()
+            .map(|case| serde_json::json!({ "case": case.name, "spec": case.spec().to_string(), "text": case.text }))
+            .collect();
+        writeln!(out.buffer, "{}", serde_json::to_string_pretty(&list)?)?;
+        out.finish()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.list {
         for case in &cases {
             writeln!(out.buffer, "{:width$}  {:<18}  {}", case.name, case.spec(), case.text)?;

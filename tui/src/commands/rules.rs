@@ -15,8 +15,8 @@ use std::process::ExitCode;
 /// Applies the known bugs of a file, in addition to or in place of the built-in ones.
 pub(super) fn give(path: &Path) -> Result<()> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    let bugs =
-        KnownBugs::read(&text, &cli::registry()).with_context(|| format!("{} has no known bugs", path.display()))?;
+    let bugs = KnownBugs::read(&text, &cli::registry())
+        .with_context(|| format!("{} is not a file of known bugs", path.display()))?;
     if !bugs.give() {
         bail!("{}: known bugs were given before", path.display());
     }

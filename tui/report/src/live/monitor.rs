@@ -1,8 +1,9 @@
 //! The analysis of a live capture. It has no end, so ended connections are summed up and dropped. Lines report at an
 //! interval, and metrics on request.
 
-use crate::analysis::{Analysis, InputSummary, known_speeds, meta_of};
+use crate::analysis::{Analysis, InputSummary, meta_of};
 use crate::dissection::Past;
+use crate::dissection::known_speeds;
 use crate::known_bugs::Search;
 use crate::live::endless::{Follower, IDLE_AFTER, endless, expire, mpa_port, now_ns};
 use crate::live::workers::Workers;

@@ -8,11 +8,12 @@ use crate::dissection::{Dissected, FrameAddress};
 use crate::fields::field;
 use crate::zone::Zone;
 use anyhow::{Result, bail};
-use rdmascope_dissector::extract::{Extractor, Need, Slot};
-use rdmascope_dissector::field::{Def, Kind};
+use rdmascope_dissector::extract::{Extractor, Need, Occurs, Slot};
+use rdmascope_dissector::field::{Base, Def, Kind};
 use rdmascope_dissector::registry::Registry;
 use rdmascope_dissector::render::{
-    Stored, Style, escaped, is_text, is_unsafe, json_string, seconds_and_nanos, show, show_into, show_unsigned,
+    Stored, Style, decimal, escaped, is_text, is_unsafe, json_string, seconds_and_nanos, show, show_into, show_ipv4,
+    show_unsigned,
 };
 use rdmascope_dissector::wire::frame_fields;
 use std::borrow::Cow;
@@ -392,15 +393,30 @@ impl Fields {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn values(&self, out: &mut Vec<u8>, extractor: &Extractor, slot: Slot, marks: &mut Marks) {
-        let Some((def, value)) = extractor.first(slot) else { return };
-        if self.options.occurrence != Occurrence::First && extractor.count(slot) > 1 {
-            return self.several(out, extractor, slot, marks);
+        let (def, value) = match extractor.occurrence(slot) {
+            Occurs::Never => return,
+            Occurs::Once(def, value) => (def, value),
+            Occurs::More(..) if self.options.occurrence != Occurrence::First => {
+                return self.several(out, extractor, slot, marks);
+            }
+            Occurs::More(def, value) => (def, value),
+        };
+        match (value, self.options.quote) {
+            // what nearly all columns are
+            (Stored::U(number), None) if is_plain_number(def) => {
+                let from = out.len();
+                decimal(out, number);
+                marks.number(out, from, def, number);
+            }
+            (Stored::Bytes(&[a, b, c, d]), None) if def.kind == Kind::Ipv4 => show_ipv4(out, [a, b, c, d]),
+            (value, _) => {
+                self.quote(out);
+                self.value(out, def, value, marks);
+                self.quote(out);
+            }
         }
-        self.quote(out);
-        self.value(out, def, value, marks);
-        self.quote(out);
     }
 
     /// The last of several values of a field, or all of them.
@@ -441,7 +457,6 @@ impl Fields {
         }
     }
 
-    #[inline]
     fn value(&self, out: &mut Vec<u8>, def: Def, v: Stored<'_>, marks: &mut Marks) {
         match (v, def.kind) {
             (Stored::Text(text), Kind::Protocol) => self.write_text(out, text),
@@ -490,6 +505,12 @@ impl Fields {
             }
         }
     }
+}
+
+/// True if [`show`] gives a number of this field as decimal digits and nothing else.
+#[inline(always)]
+fn is_plain_number(def: Def) -> bool {
+    def.base == Base::Dec && (def.kind.is_unsigned() || def.kind == Kind::FrameNum)
 }
 
 /// Appends a separator: nearly always one byte.

@@ -10,7 +10,7 @@
 //!   sources they lie in.
 //! * Where decoding stopped, `_ws.malformed` (`_ws.short` where the capture cut the frame) says why.
 
-use super::kept::{Kept, Levels, Pieces};
+use super::kept::{Depends, Kept, Levels, Pieces};
 use super::marks::Marks;
 use super::shape::Shape;
 use super::{Index, faults, put};
@@ -200,7 +200,16 @@ struct Layers<'a> {
 }
 
 impl Pieces for Layers<'_> {
-    fn piece(&mut self, out: &mut Vec<u8>, tree: &Tree, index: usize, levels: Levels, marks: &mut Marks) {
+    const PLACES: bool = false;
+
+    fn piece(
+        &mut self,
+        out: &mut Vec<u8>,
+        tree: &Tree,
+        index: usize,
+        levels: Levels,
+        marks: &mut Marks,
+    ) -> Option<Range<usize>> {
         let node = &tree.nodes[index];
         debug_assert_eq!(node.depth, levels.own, "no step down is more than 1");
         close(out, levels.own..levels.before);
@@ -219,8 +228,11 @@ impl Pieces for Layers<'_> {
                 out.push(b'"');
             }
         }
+        let mut place = None;
         if valued {
-            value(out, tree, node, marks);
+            let from = out.len();
+            marked_value(out, tree, node, marks);
+            place = Some(from..out.len() - 1);
         }
         if levels.is_parent() {
             if valued {
@@ -232,11 +244,17 @@ impl Pieces for Layers<'_> {
         if levels.next == 0 {
             close(out, 0..levels.own);
         }
+        place
+    }
+
+    #[inline]
+    fn value(&mut self, out: &mut Vec<u8>, tree: &Tree, node: &Node) {
+        value(out, tree, node);
     }
 
     /// A subtree that is no field may have a text of the frame for its key.
-    fn differs(&self, node: &Node) -> bool {
-        node.def.kind == Kind::None
+    fn depends(&self, node: &Node) -> Depends {
+        if node.def.kind == Kind::None { Depends::More } else { Depends::Value }
     }
 
     #[inline]
@@ -272,16 +290,22 @@ fn is_valued(node: &Node) -> bool {
 
 /// Appends a value and the closing quote.
 #[inline]
-fn value(out: &mut Vec<u8>, tree: &Tree, node: &Node, marks: &mut Marks) {
+fn marked_value(out: &mut Vec<u8>, tree: &Tree, node: &Node, marks: &mut Marks) {
     let from = out.len();
+    value(out, tree, node);
+    marks.written(out, from, node.def, &node.value);
+    out.push(b'"');
+}
+
+/// Appends a value.
+#[inline]
+fn value(out: &mut Vec<u8>, tree: &Tree, node: &Node) {
     match node.value {
         // the most common by far
         NodeValue::U(v) => show_unsigned(out, node.def, v, Style::Json),
         NodeValue::None => hex_bytes(out, shown(tree, node), Some(b':')),
         _ => json_value(out, node.def, tree.stored(node), Style::Json),
     }
-    marks.written(out, from, node.def, &node.value);
-    out.push(b'"');
 }
 
 /// The bytes that are shown of a node without a value: those of a run of bytes, and of a protocol within another one.
@@ -365,7 +389,7 @@ impl Members<'_> {
                 }
                 list(out, &values, indent, &mut |out, i, _| {
                     out.push(b'"');
-                    value(out, tree, &tree.nodes[i], marks);
+                    marked_value(out, tree, &tree.nodes[i], marks);
                 });
             }
             if !parents.is_empty() {

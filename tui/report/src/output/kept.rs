@@ -1,7 +1,8 @@
 //! Layers that were written before. Of ten fields of a capture some seven (addresses, flags, lengths, what is reserved)
 //! say what the same field said in an earlier frame between the same addresses. Where a layer has the fields of an
-//! earlier one, the texts of those that say the same are copied, in as few pieces as possible, and only the others are
-//! written. Comparing a field takes about a sixth of the instructions of writing it.
+//! earlier one, the texts of those that say the same are copied, in as few pieces as possible; of the others, only the
+//! value is written if the rest of the text does not depend on it. Comparing a field takes about a tenth of the
+//! instructions of writing it.
 
 use super::marks::{Marks, is_counted};
 use rdmascope_dissector::field::Def;
@@ -23,14 +24,39 @@ pub(super) struct Levels {
 /// A form of output that writes nodes one after the other, so that the text of each depends on nothing but the node, its
 /// [`Levels`], and the bytes that it covers.
 pub(super) trait Pieces {
-    /// Appends the text of a node.
-    fn piece(&mut self, out: &mut Vec<u8>, tree: &Tree, index: usize, levels: Levels, marks: &mut Marks);
+    /// True if the text says where in the frame a node lies.
+    const PLACES: bool;
 
-    /// True if the text depends on something else, too.
-    fn differs(&self, node: &Node) -> bool;
+    /// Appends the text of a node. Returns where in `out` the value stands, as [`Pieces::value`] writes it, if there is
+    /// one and the rest of the text does not depend on it.
+    fn piece(
+        &mut self,
+        out: &mut Vec<u8>,
+        tree: &Tree,
+        index: usize,
+        levels: Levels,
+        marks: &mut Marks,
+    ) -> Option<Range<usize>>;
+
+    /// Appends the value of a node.
+    fn value(&mut self, out: &mut Vec<u8>, tree: &Tree, node: &Node);
+
+    /// What the text depends on.
+    fn depends(&self, node: &Node) -> Depends;
 
     /// The bytes that the text shows of a node without a value. `parent`: other nodes follow below it.
     fn shown<'t>(&self, tree: &'t Tree, node: &Node, parent: bool) -> &'t [u8];
+}
+
+/// What the text of a node depends on, beside its definition and where it lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Depends {
+    /// Nothing.
+    Nothing,
+    /// Its value, or the bytes that it covers.
+    Value,
+    /// Something else, too.
+    More,
 }
 
 impl Levels {
@@ -60,7 +86,7 @@ pub(super) struct Kept {
 /// The fields of a layer, and their text.
 #[derive(Clone, Default)]
 struct Layer {
-    /// What it was found by: [`likeness`].
+    /// What it was found by: [`likeness`]. 0 before the first.
     likeness: u64,
     /// The names of the sources that fields may lie in.
     sources: Vec<&'static str>,
@@ -68,8 +94,9 @@ struct Layer {
     /// Bytes that [`Field::bytes`] counts in.
     bytes: Vec<u8>,
     text: Vec<u8>,
-    /// How often it was copied, up to [`Layer::LEAST`].
-    copied: u8,
+    /// How often it was copied, and how often it is copied at least before another frame's takes its place.
+    copied: u32,
+    patience: u32,
 }
 
 /// A node, as far as its text depends on it.
@@ -77,19 +104,35 @@ struct Layer {
 struct Field {
     def: Def,
     value: u64,
-    offset: u32,
-    len: u32,
+    place: Place,
     /// Where its bytes begin: those of its value, then those of its note.
     bytes: u32,
-    /// Where its text ends.
+    /// Where its text ends, and where the value stands in it: nowhere if that is empty.
     text: u32,
+    value_text: (u32, u32),
+    note_len: u32,
     value_len: u8,
-    note_len: u8,
-    source: u16,
     levels: Levels,
-    depth: u8,
-    generated: bool,
     kind: Kind,
+}
+
+/// Where a node lies, in as few numbers as can be compared at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    /// Offset and length, where the text says them.
+    range: u64,
+    /// Source, depth, and whether it was computed.
+    rank: u64,
+}
+
+impl Place {
+    #[inline(always)]
+    fn of<P: Pieces>(node: &Node) -> Self {
+        Self {
+            range: if P::PLACES { u64::from(node.offset) | u64::from(node.len) << 32 } else { 0 },
+            rank: u64::from(node.source) | u64::from(node.generated) << 32 | u64::from(node.depth) << 40,
+        }
+    }
 }
 
 /// What the value of a [`Field`] is.
@@ -102,22 +145,36 @@ enum Kind {
     Shown,
     Bytes,
     Text,
+    /// Not compared: the value is written each time.
+    Time,
+    /// Not compared: nothing of it is in the text.
+    Nothing,
     /// Not compared: the text is written each time.
     Other,
 }
 
+/// What a node and a [`Field`] have in common.
+enum Likeness {
+    /// The text.
+    Text,
+    /// The text but for the value.
+    AllButValue,
+    /// Perhaps the definition.
+    Definition,
+}
+
 impl Kept {
     /// Number of layers that are kept, a power of two, and of those in a set.
-    const SIZE: usize = 512;
-    const SET: usize = 4;
+    const SIZE: usize = 1024;
+    const SET: usize = 8;
 
     /// Appends the texts of a frame's nodes. `start` appends what is in front of each layer.
-    pub(super) fn frame(
+    pub(super) fn frame<P: Pieces>(
         &mut self,
         out: &mut Vec<u8>,
         tree: &Tree,
         between: [Addr; 2],
-        pieces: &mut impl Pieces,
+        pieces: &mut P,
         marks: &mut Marks,
         mut start: impl FnMut(&mut Vec<u8>, usize),
     ) {
@@ -127,20 +184,21 @@ impl Kept {
         let between = between.map(number_of);
         let mut from = 0;
         while from < tree.nodes.len() {
-            let len =
-                tree.nodes[from + 1..].iter().position(|n| n.depth == 0).map_or(tree.nodes.len() - from, |n| n + 1);
-            let nodes = &tree.nodes[from..from + len];
+            let (len, likeness) = likeness::<P>(&tree.nodes[from..], between);
             start(out, from);
-            let likeness = likeness(nodes, between);
             let set = likeness as usize % (Self::SIZE / Self::SET) * Self::SET;
             let set = &mut self.layers[set..set + Self::SET];
             match set.iter_mut().find(|layer| layer.likeness == likeness) {
-                Some(layer) if layer.is_of(nodes, tree) => layer.copy(out, tree, from..from + len, pieces, marks),
-                Some(layer) => layer.keep(out, tree, from..from + len, pieces, marks),
+                Some(layer) => {
+                    if !layer.copy(out, tree, from..from + len, pieces, marks) {
+                        layer.keep(out, tree, from..from + len, pieces, marks);
+                    }
+                }
                 None => {
                     self.next = (self.next + 1) % Self::SET;
-                    let layer = &mut set[self.next];
-                    layer.likeness = likeness;
+                    let place = set.iter().position(|layer| layer.likeness == 0).unwrap_or(self.next);
+                    let layer = &mut set[place];
+                    (layer.likeness, layer.patience) = (likeness, 0);
                     layer.keep(out, tree, from..from + len, pieces, marks);
                 }
             }
@@ -155,16 +213,29 @@ impl Kept {
     }
 }
 
-/// A number that layers have in common which may have the same fields with the same values. The first layers of a frame
-/// are full of its addresses.
-fn likeness(nodes: &[Node], between: [u64; 2]) -> u64 {
+/// Length of the layer that begins with the first of these nodes, and a number that layers have in common which have the
+/// same fields and may have the same values. The first layers of a frame are full of its addresses.
+fn likeness<P: Pieces>(nodes: &[Node], between: [u64; 2]) -> (usize, u64) {
     const ADDRESSES: u32 = 64;
-    let (first, half, last) = (&nodes[0], &nodes[nodes.len() / 2], &nodes[nodes.len() - 1]);
+    let first = &nodes[0];
+    let (mut len, mut fields) = (1, definition_of(first));
+    for node in &nodes[1..] {
+        if node.depth == 0 {
+            break;
+        }
+        len += 1;
+        fields = fields.rotate_left(7) ^ definition_of(node);
+    }
     let [from, to] = if first.offset.saturating_add(first.len) <= ADDRESSES { between } else { [0; 2] };
-    let ids = [first, half, last].map(|node| u64::from(node.def.id));
-    [from, to, ids[0], ids[1], ids[2], nodes.len() as u64]
-        .iter()
-        .fold(0u64, |hash, part| (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
+    let covered = if P::PLACES { u64::from(first.len) } else { 0 };
+    let parts = [from, to, fields, covered << 32 | len as u64];
+    (len, parts.iter().fold(0u64, |hash, part| (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)))
+}
+
+/// A number that is the same for the same definition.
+#[inline(always)]
+fn definition_of(node: &Node) -> u64 {
+    std::ptr::from_ref(node.def).addr() as u64
 }
 
 /// Any number that is the same for the same address.
@@ -182,18 +253,9 @@ impl Layer {
     /// The most fields and bytes of text of a layer that is kept.
     const FIELDS: usize = 256;
     const TEXT: usize = 1 << 13;
-    /// How often a layer is copied at least before another frame's takes its place.
-    const LEAST: u8 = 8;
-
-    /// True if these are its fields, whatever their values are.
-    #[inline]
-    fn is_of(&self, nodes: &[Node], tree: &Tree) -> bool {
-        self.fields.len() == nodes.len()
-            && self.sources.iter().eq(tree.sources().iter().map(|source| &source.name))
-            && self.fields.iter().zip(nodes).all(|(field, node)| {
-                std::ptr::eq(field.def, node.def) && field.depth == node.depth && field.source == node.source
-            })
-    }
+    /// Bounds of [`Layer::patience`]: it doubles each time, as the next one may be no more alike.
+    const LEAST: u32 = 8;
+    const MOST: u32 = 64;
 
     /// Writes nodes, and keeps what was written.
     fn keep<P: Pieces>(
@@ -209,14 +271,17 @@ impl Layer {
         self.bytes.clear();
         self.text.clear();
         self.copied = 0;
+        self.patience = (self.patience * 2).clamp(Self::LEAST, Self::MOST);
         let (begin, many) = (out.len(), range.len() > Self::FIELDS);
         let nodes = &tree.nodes[range.clone()];
         let mut levels = Levels::default();
         for (at, node) in nodes.iter().enumerate() {
             levels.advance(nodes, at);
-            pieces.piece(out, tree, range.start + at, levels, marks);
+            let value = pieces.piece(out, tree, range.start + at, levels, marks);
             if !many {
-                let text = (out.len() - begin) as u32;
+                let in_text = |at: usize| (at - begin) as u32;
+                let value_text = value.map_or((0, 0), |place| (in_text(place.start), in_text(place.end)));
+                let text = (in_text(out.len()), value_text);
                 self.fields.push(Field::of(node, tree, pieces, levels, &mut self.bytes, text));
             }
         }
@@ -228,7 +293,8 @@ impl Layer {
         self.sources.extend(tree.sources().iter().map(|source| source.name));
     }
 
-    /// Copies what is kept, and writes the nodes that say something else.
+    /// Copies what is kept, and writes the nodes that say something else. Appends nothing and returns false if the layer
+    /// has other fields, whatever their values are.
     fn copy<P: Pieces>(
         &mut self,
         out: &mut Vec<u8>,
@@ -236,30 +302,55 @@ impl Layer {
         range: Range<usize>,
         pieces: &mut P,
         marks: &mut Marks,
-    ) {
-        let (mut copied, mut end, mut others) = (0, 0, 0);
+    ) -> bool {
         let nodes = &tree.nodes[range.clone()];
+        if self.fields.len() != nodes.len() || !self.sources.iter().eq(tree.sources().iter().map(|source| &source.name))
+        {
+            return false;
+        }
+        let (begin, marks_begin) = (out.len(), marks.places.len());
+        let (mut copied, mut end, mut others) = (0, 0, 0);
         for (at, (node, field)) in nodes.iter().zip(&self.fields).enumerate() {
-            if !field.says(node, tree, pieces, &self.bytes) {
-                out.extend_from_slice(&self.text[copied..end]);
-                copied = field.text as usize;
-                others += 1;
-                // the depths are the same, as is_of says
-                pieces.piece(out, tree, range.start + at, field.levels, marks);
+            match field.compare(node, tree, pieces, &self.bytes) {
+                Likeness::Text => {}
+                Likeness::AllButValue => {
+                    out.extend_from_slice(&self.text[copied..field.value_text.0 as usize]);
+                    copied = field.value_text.1 as usize;
+                    pieces.value(out, tree, node);
+                }
+                Likeness::Definition if field.is_of::<P>(node) => {
+                    out.extend_from_slice(&self.text[copied..end]);
+                    copied = field.text as usize;
+                    others += 1;
+                    pieces.piece(out, tree, range.start + at, field.levels, marks);
+                }
+                Likeness::Definition => {
+                    out.truncate(begin);
+                    marks.places.truncate(marks_begin);
+                    return false;
+                }
             }
             end = field.text as usize;
         }
         out.extend_from_slice(&self.text[copied..end]);
         // another frame may be more like the next ones
-        self.copied += u8::from(self.copied < Self::LEAST);
-        if others * 2 > nodes.len() && self.copied == Self::LEAST {
+        self.copied = self.copied.saturating_add(1);
+        if others * 4 > nodes.len() && self.copied >= self.patience {
             self.fields.clear();
         }
+        true
     }
 }
 
 impl Field {
-    fn of(node: &Node, tree: &Tree, pieces: &impl Pieces, levels: Levels, bytes: &mut Vec<u8>, text: u32) -> Self {
+    fn of<P: Pieces>(
+        node: &Node,
+        tree: &Tree,
+        pieces: &P,
+        levels: Levels,
+        bytes: &mut Vec<u8>,
+        text: (u32, (u32, u32)),
+    ) -> Self {
         let start = bytes.len() as u32;
         let mut run = |kind, run: &[u8]| match u8::try_from(run.len()) {
             Ok(len) => {
@@ -277,7 +368,7 @@ impl Field {
             NodeValue::I(v) => (Kind::Signed, v.cast_unsigned(), 0),
             NodeValue::Bytes | NodeValue::Apart(..) => run(Kind::Bytes, tree.value_bytes(node)),
             NodeValue::Text(..) => run(Kind::Text, tree.value_bytes(node)),
-            NodeValue::Time(..) => (Kind::Other, 0, 0),
+            NodeValue::Time(..) => (Kind::Time, 0, 0),
         };
         let note = tree.note_bytes(node);
         let note_len = u8::try_from(note.len()).unwrap_or(0);
@@ -285,47 +376,83 @@ impl Field {
         if usize::from(note_len) < note.len() {
             kind = Kind::Other;
         }
-        if is_counted(node.def) || pieces.differs(node) {
-            kind = Kind::Other;
+        match pieces.depends(node) {
+            Depends::Nothing => kind = Kind::Nothing,
+            Depends::Value if is_counted(node.def) => kind = Kind::Other,
+            Depends::Value => {}
+            Depends::More => kind = Kind::Other,
         }
         Self {
             def: node.def,
             value,
-            offset: node.offset,
-            len: node.len,
+            place: Place::of::<P>(node),
             bytes: start,
-            text,
+            text: text.0,
+            value_text: text.1,
+            note_len: note_len.into(),
             value_len,
-            note_len,
-            source: node.source,
             levels,
-            depth: node.depth,
-            generated: node.generated,
             kind,
         }
     }
 
-    /// True if a node of the same definition, at the same depth and in the same source, has the same text.
-    #[inline]
-    fn says(&self, node: &Node, tree: &Tree, pieces: &impl Pieces, bytes: &[u8]) -> bool {
-        if (self.offset, self.len, self.generated) != (node.offset, node.len, node.generated)
-            || u32::from(self.note_len) != node.note.1
-        {
-            return false;
+    /// True if a node is this field, whatever its value is. Where all nodes of a layer are, their levels are the same.
+    fn is_of<P: Pieces>(&self, node: &Node) -> bool {
+        const GENERATED: u64 = 1 << 32;
+        std::ptr::eq(self.def, node.def) && self.place.rank | GENERATED == Place::of::<P>(node).rank | GENERATED
+    }
+
+    /// What the text of a node has in common with that of this field.
+    #[inline(always)]
+    fn compare<P: Pieces>(&self, node: &Node, tree: &Tree, pieces: &P, bytes: &[u8]) -> Likeness {
+        if !std::ptr::eq(self.def, node.def) || self.place != Place::of::<P>(node) || self.note_len != node.note.1 {
+            return Likeness::Definition;
         }
+        match node.value {
+            // nearly all are numbers without a note
+            NodeValue::U(v) if self.note_len == 0 && self.kind == Kind::Unsigned => {
+                if self.value == v {
+                    Likeness::Text
+                } else {
+                    self.all_but_value()
+                }
+            }
+            _ => self.compare_any(node, tree, pieces, bytes),
+        }
+    }
+
+    /// The same for values and notes of all kinds.
+    #[inline(never)]
+    fn compare_any(&self, node: &Node, tree: &Tree, pieces: &impl Pieces, bytes: &[u8]) -> Likeness {
         let start = self.bytes as usize;
         let end = start + usize::from(self.value_len);
-        let value = match (self.kind, node.value) {
+        if self.note_len > 0 && bytes[end..end + self.note_len as usize] != *tree.note_bytes(node) {
+            return Likeness::Definition;
+        }
+        let is_same = match (self.kind, node.value) {
+            (Kind::Nothing, _) => true,
             (Kind::Unsigned, NodeValue::U(v)) => self.value == v,
             (Kind::Signed, NodeValue::I(v)) => self.value == v.cast_unsigned(),
-            (Kind::None, NodeValue::None) => pieces.shown(tree, node, self.levels.is_parent()).is_empty(),
+            (Kind::None, NodeValue::None) => {
+                if !pieces.shown(tree, node, self.levels.is_parent()).is_empty() {
+                    return Likeness::Definition;
+                }
+                true
+            }
             (Kind::Shown, NodeValue::None) => bytes[start..end] == *pieces.shown(tree, node, self.levels.is_parent()),
             (Kind::Bytes, NodeValue::Bytes | NodeValue::Apart(..)) | (Kind::Text, NodeValue::Text(..)) => {
                 bytes[start..end] == *tree.value_bytes(node)
             }
-            _ => false,
+            (Kind::Time, NodeValue::Time(..)) => false,
+            _ => return Likeness::Definition,
         };
-        value && (self.note_len == 0 || bytes[end..end + usize::from(self.note_len)] == *tree.note_bytes(node))
+        if is_same { Likeness::Text } else { self.all_but_value() }
+    }
+
+    /// What a node has in common with this field whose value is another one.
+    #[inline(always)]
+    fn all_but_value(&self) -> Likeness {
+        if self.value_text == (0, 0) { Likeness::Definition } else { Likeness::AllButValue }
     }
 }
 
@@ -543,7 +670,16 @@ mod tests {
     }
 
     impl Pieces for Counted {
-        fn piece(&mut self, out: &mut Vec<u8>, tree: &Tree, index: usize, levels: Levels, _: &mut Marks) {
+        const PLACES: bool = true;
+
+        fn piece(
+            &mut self,
+            out: &mut Vec<u8>,
+            tree: &Tree,
+            index: usize,
+            levels: Levels,
+            _: &mut Marks,
+        ) -> Option<Range<usize>> {
             let (node, from) = (&tree.nodes[index], out.len());
             let Levels { before, own, next } = levels;
             let says =
@@ -551,10 +687,15 @@ mod tests {
             out.extend_from_slice(says.as_bytes());
             out.resize(out.len().max(from + self.width), b' ');
             self.written += 1;
+            None
         }
 
-        fn differs(&self, _: &Node) -> bool {
-            false
+        fn value(&mut self, _: &mut Vec<u8>, _: &Tree, _: &Node) {
+            unreachable!("no piece tells of a value")
+        }
+
+        fn depends(&self, _: &Node) -> Depends {
+            Depends::Value
         }
 
         fn shown<'t>(&self, _: &'t Tree, _: &Node, _: bool) -> &'t [u8] {

@@ -180,6 +180,12 @@ impl Shape {
             if node.depth == 0 {
                 inside = id == ANALYSIS;
             }
+            if !is_marked(id) {
+                if is_text_only(node.def) {
+                    self.special.push(i);
+                }
+                continue;
+            }
             if id == OPAQUE_LENGTH {
                 differs = true;
                 if i > 0 && self.special.last() != Some(&(i - 1)) {
@@ -544,14 +550,22 @@ fn rule(id: u32) -> Option<Form> {
 
 #[inline]
 fn has_rule(id: u32) -> bool {
-    SET[(id >> 6) as usize % SET.len()] & 1 << (id % 64) != 0 && rule(id).is_some()
+    is_marked(id) && rule(id).is_some()
 }
 
-/// Asked of every node: the bits of all ids that have a rule.
-const SET: [u64; 16] = {
+/// False if [`Shape::find_special`] need not look at a node with this id, unless it is text. Asked of every node.
+#[inline(always)]
+fn is_marked(id: u32) -> bool {
+    MARKED[(id >> 6) as usize % MARKED.len()] & 1 << (id % 64) != 0
+}
+
+/// The bits of all ids that are looked for: those that have a rule, and others.
+const MARKED: [u64; 16] = {
+    const OTHERS: [u32; 8] =
+        [OPAQUE_LENGTH, HEADER, OF_SMB2[0], OF_SMB2[1], OF_SMB2[2], OF_RPC[0], OF_RPC[1], OF_RPC[2]];
     let (mut set, mut i) = ([0; 16], 0);
-    while i < RULES.len() {
-        let id = RULES[i].0;
+    while i < RULES.len() + OTHERS.len() {
+        let id = if i < RULES.len() { RULES[i].0 } else { OTHERS[i - RULES.len()] };
         set[(id >> 6) as usize % 16] |= 1 << (id % 64);
         i += 1;
     }

@@ -8,13 +8,15 @@ use crate::dissection::Dissected;
 use crate::fields::filter;
 use crate::output::follow::Follow;
 use anyhow::{Result, bail};
+use rdmascope_analyzer::report::Report;
 use rdmascope_dissector::extract::{Extractor, Need, Slot};
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::registry::Registry;
 use rdmascope_dissector::render::{Stored, Style, show};
 use rdmascope_dissector::text::escaped;
-use std::collections::BTreeMap;
+use rdmascope_dissector::wire::rpc::Program;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 
 /// Maximum number of rows of one table. Later ones are counted, and the count is printed.
@@ -32,8 +34,22 @@ enum Tap {
     Hosts(Hosts),
     Times(Times),
     Follow(Box<Follow>),
-    Expert { slots: [Slot; 3], malformed: Slot, rows: BTreeMap<(u8, String, String), u64> },
+    Expert(Expert),
 }
+
+/// The findings of the finished analysis, as `analyze` has them, and the frames that cannot be decoded.
+struct Expert {
+    malformed: Slot,
+    filter: Option<Filter>,
+    /// The frames that the filter passes.
+    passed: HashSet<u64>,
+    /// The least severity, by place in [`SEVERITIES`].
+    most: usize,
+    rows: BTreeMap<(usize, String, String), u64>,
+}
+
+/// Severities by the words of `-z expert`, with the titles of their lists; the analysis has no finding of the last.
+const SEVERITIES: [(&str, &str); 4] = [("error", "Errors"), ("warn", "Warns"), ("note", "Notes"), ("chat", "Chats")];
 
 #[derive(Clone, Copy, Default)]
 struct Sum {
@@ -81,11 +97,14 @@ struct Row {
 struct Times {
     title: &'static str,
     time: Slot,
-    /// Fields that name the request; the first one that the frame has is used.
-    names: Vec<Slot>,
+    /// Fields that number the request; the first one that the frame has is used.
+    numbers: Vec<Slot>,
+    /// Of RPC, whose procedures have numbers of their own in each program: the program, and the request by name.
+    named: Option<[Slot; 2]>,
     filter: Option<Filter>,
     text: String,
-    rows: BTreeMap<(u64, String), Latency>,
+    /// Program, number and name.
+    rows: BTreeMap<(u64, u64, String), Latency>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -136,6 +155,20 @@ impl Taps {
     /// Takes in a frame, of which the extractor has the values.
     pub fn frame(&mut self, d: &Dissected, extractor: &Extractor) {
         self.taps.iter_mut().for_each(|tap| tap.frame(d, extractor));
+    }
+
+    /// True if a table needs the findings of the finished analysis.
+    pub fn wants_report(&self) -> bool {
+        self.taps.iter().any(|tap| matches!(tap, Tap::Expert(_)))
+    }
+
+    /// Takes in the analysis of all frames.
+    pub fn report(&mut self, report: &Report) {
+        for tap in &mut self.taps {
+            if let Tap::Expert(expert) = tap {
+                expert.report(report);
+            }
+        }
     }
 
     /// Writes the tables.
@@ -222,7 +255,9 @@ fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result
             Tap::Times(Times {
                 title: if is_smb { "SMB2" } else { "RPC" },
                 time: want(if is_smb { "smb2.time" } else { "rpc.time" }, extractor),
-                names: names
+                named: (!is_smb)
+                    .then(|| ["rpc.program", "rdmascope.exchange.command"].map(|name| want(name, extractor))),
+                numbers: names
                     .iter()
                     .filter(|name| registry.find(name).is_some())
                     .map(|name| want(name, extractor))
@@ -236,12 +271,19 @@ fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result
             let rest = argument.split_once(',').map_or("", |(_, rest)| rest);
             Tap::Follow(Box::new(Follow::new(rest, registry, extractor)?))
         }
-        ["expert", ..] => Tap::Expert {
-            slots: ["rdmascope.finding.severity", "rdmascope.finding.id", "rdmascope.finding.text"]
-                .map(|name| want(name, extractor)),
-            malformed: want("_ws.malformed", extractor),
-            rows: BTreeMap::new(),
-        },
+        ["expert", ..] => {
+            let rest = argument.split_once(',').map_or("", |(_, rest)| rest);
+            let (word, behind) = rest.split_once(',').unwrap_or((rest, ""));
+            let least = SEVERITIES.iter().position(|(name, _)| *name == word);
+            let text = if least.is_some() || word == "comment" { behind } else { rest };
+            Tap::Expert(Expert {
+                malformed: want("_ws.malformed", extractor),
+                filter: bound(text, extractor)?,
+                passed: HashSet::new(),
+                most: least.unwrap_or(SEVERITIES.len()),
+                rows: BTreeMap::new(),
+            })
+        }
         _ => bail!(
             "-z knows io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert \
                 follow,tcp,ascii,N, not \"{}\"; \
@@ -308,22 +350,7 @@ impl Tap {
             Self::Hosts(t) => t.frame(d, extractor),
             Self::Times(t) => t.frame(extractor),
             Self::Follow(t) => t.frame(d, extractor),
-            Self::Expert { slots, malformed, rows } => {
-                let texts = slots
-                    .map(|slot| extractor.values(slot).map(|(def, v)| show(def, v, Style::Fields)).collect::<Vec<_>>());
-                for ((severity, id), text) in texts[0].iter().zip(&texts[1]).zip(&texts[2]) {
-                    let rank =
-                        ["error", "warn", "note"].iter().position(|s| severity.starts_with(s)).unwrap_or(3) as u8;
-                    if rows.len() < ROWS_MAX {
-                        *rows.entry((rank, id.clone(), text.clone())).or_default() += 1;
-                    }
-                }
-                if let Some(text) = first(extractor, *malformed)
-                    && rows.len() < ROWS_MAX
-                {
-                    *rows.entry((0, "Malformed".into(), text)).or_default() += 1;
-                }
-            }
+            Self::Expert(t) => t.frame(d, extractor),
         }
     }
 
@@ -335,7 +362,7 @@ impl Tap {
             Self::Hosts(t) => t.end(out),
             Self::Times(t) => t.end(out),
             Self::Follow(t) => t.end(out),
-            Self::Expert { rows, .. } => expert(out, rows),
+            Self::Expert(t) => t.end(out),
         };
     }
 }
@@ -356,19 +383,58 @@ fn hierarchy(out: &mut Vec<u8>, rows: &BTreeMap<String, Sum>, text: &str) -> std
     writeln!(out, "{LINE}")
 }
 
-fn expert(out: &mut Vec<u8>, rows: &BTreeMap<(u8, String, String), u64>) -> std::io::Result<()> {
-    for (rank, title) in ["Errors", "Warns", "Notes", "Chats"].into_iter().enumerate() {
-        let rows: Vec<_> = rows.iter().filter(|((r, ..), _)| usize::from(*r) == rank).collect();
-        if rows.is_empty() {
-            continue;
+impl Expert {
+    fn frame(&mut self, d: &Dissected, extractor: &Extractor) {
+        if self.filter.is_some() {
+            if !passes(&self.filter, extractor) {
+                return;
+            }
+            self.passed.insert(d.number);
         }
-        let sum: u64 = rows.iter().map(|(_, n)| **n).sum();
-        writeln!(out, "\n{title} ({sum})\n=============\n   Frequency  Rule                      Summary")?;
-        for ((_, id, text), n) in rows {
-            writeln!(out, "{n:>12}  {id:<24}  {}", escaped(text))?;
+        if let Some(text) = first(extractor, self.malformed) {
+            self.add((0, "Malformed".into(), text), 1);
         }
     }
-    Ok(())
+
+    fn add(&mut self, row: (usize, String, String), n: u64) {
+        if row.0 <= self.most && (self.rows.len() < ROWS_MAX || self.rows.contains_key(&row)) {
+            *self.rows.entry(row).or_default() += n;
+        }
+    }
+
+    /// Takes in the findings of the analysis: those with a frame that the filter passes.
+    fn report(&mut self, report: &Report) {
+        for finding in report.findings.iter() {
+            let n = match self.filter {
+                None => finding.count,
+                // a frame may have several
+                Some(_) => match finding.frames.iter().filter(|frame| self.passed.contains(frame)).count() {
+                    passed if passed == finding.frames.len() => finding.count,
+                    passed => passed as u64,
+                },
+            };
+            let rank = SEVERITIES.iter().position(|(name, _)| *name == finding.severity.name());
+            if n > 0 {
+                let id = finding.rule.id().to_owned();
+                self.add((rank.unwrap_or(SEVERITIES.len() - 1), id, report.sentence(finding)), n);
+            }
+        }
+    }
+
+    fn end(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
+        for (rank, (_, title)) in SEVERITIES.into_iter().enumerate() {
+            let rows: Vec<_> = self.rows.iter().filter(|((r, ..), _)| *r == rank).collect();
+            if rows.is_empty() {
+                continue;
+            }
+            let sum: u64 = rows.iter().map(|(_, n)| **n).sum();
+            writeln!(out, "\n{title} ({sum})\n=============\n   Frequency  Rule                      Summary")?;
+            for ((_, id, text), n) in rows {
+                writeln!(out, "{n:>12}  {id:<24}  {}", escaped(text))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Intervals {
@@ -494,14 +560,25 @@ impl Times {
         if !passes(&self.filter, extractor) {
             return;
         }
-        let Some(names) = self.names.iter().find(|slot| extractor.has(**slot)) else { return };
-        let names: Vec<(u64, String)> = extractor
-            .values(*names)
-            .filter_map(|(def, v)| match v {
+        let Some(numbers) = self.numbers.iter().find(|slot| extractor.has(**slot)) else { return };
+        let named = |slot: Slot| {
+            extractor.values(slot).filter_map(|(def, v)| match v {
                 Stored::U(n) => Some((n, def.value_name(n).map_or_else(|| n.to_string(), ToOwned::to_owned))),
                 _ => None,
             })
-            .collect();
+        };
+        let mut names: Vec<(u64, u64, String)> = named(*numbers).map(|(n, name)| (0, n, name)).collect();
+        if let Some([program, command]) = self.named {
+            let commands: Vec<String> = extractor.values(command).map(|(def, v)| show(def, v, Style::Fields)).collect();
+            let program = named(program).last().filter(|(number, _)| Program(*number as u32) != Program::NFS);
+            for ((of, _, name), command) in names.iter_mut().rev().zip(commands.iter().rev()) {
+                name.clone_from(command);
+                // the programs that come with NFS have procedures of the same names
+                if let Some((number, program)) = &program {
+                    (*of, *name) = (*number, format!("{program} {name}"));
+                }
+            }
+        }
         let times: Vec<f64> = extractor
             .values(self.time)
             .filter_map(|(_, v)| match v {
@@ -526,7 +603,7 @@ impl Times {
             "{:>5}  {:<22} {:>6} {:>10} {:>10} {:>10} {:>10}",
             "Index", "Procedure", "Calls", "Min SRT", "Max SRT", "Avg SRT", "Sum SRT"
         )?;
-        for ((index, name), Latency { calls, least, most, sum }) in &self.rows {
+        for ((_, index, name), Latency { calls, least, most, sum }) in &self.rows {
             let mean = sum / (*calls).max(1) as f64;
             writeln!(out, "{index:>5}  {name:<22} {calls:>6} {least:>10.6} {most:>10.6} {mean:>10.6} {sum:>10.6}")?;
         }

@@ -7,12 +7,13 @@
 //! ```
 //! Bytes that are not the frame's (a message put together from several) are named: `[Reassembled SMB Direct 0+105]`.
 
-use super::kept::{Kept, Levels, Pieces};
+use super::kept::{Depends, Kept, Levels, Pieces};
 use super::marks::Marks;
 use super::{paint, styled, styled_with};
 use crate::dissection::Dissected;
-use rdmascope_dissector::render::{decimal, fault_label, label_into};
+use rdmascope_dissector::render::{decimal, fault_label, label_into, value_label_into};
 use rdmascope_dissector::trace::{Node, Tree};
+use std::ops::Range;
 
 /// Frames with all their fields, as text.
 #[derive(Clone, Default)]
@@ -78,12 +79,13 @@ impl Trees {
     }
 }
 
-/// Appends the line of a node.
-fn line_into(out: &mut Vec<u8>, tree: &Tree, index: usize, color: bool) {
-    let Some(node) = tree.nodes.get(index) else { return };
+/// Appends the line of a node. Returns what [`label_into`] does.
+fn line_into(out: &mut Vec<u8>, tree: &Tree, index: usize, color: bool) -> Option<Range<usize>> {
+    let node = tree.nodes.get(index)?;
     indent(out, node.depth);
     let style = if node.depth == 0 { paint::HEADING } else { anstyle::Style::new() };
-    styled_with(out, style, color, |out| label_into(out, tree, index));
+    let mut value = None;
+    styled_with(out, style, color, |out| value = label_into(out, tree, index));
     if !node.generated {
         styled_with(out, paint::FAINT, color, |out| {
             out.extend_from_slice(b" [");
@@ -98,6 +100,7 @@ fn line_into(out: &mut Vec<u8>, tree: &Tree, index: usize, color: bool) {
         });
     }
     out.push(b'\n');
+    value
 }
 
 fn source_name(node: &Node, tree: &Tree) -> &'static str {
@@ -110,18 +113,33 @@ struct Lines {
 }
 
 impl Pieces for Lines {
-    fn piece(&mut self, out: &mut Vec<u8>, tree: &Tree, index: usize, _: Levels, marks: &mut Marks) {
+    const PLACES: bool = true;
+
+    fn piece(
+        &mut self,
+        out: &mut Vec<u8>,
+        tree: &Tree,
+        index: usize,
+        _: Levels,
+        marks: &mut Marks,
+    ) -> Option<Range<usize>> {
         let node = &tree.nodes[index];
         if node.def.hidden {
-            return;
+            return None;
         }
         let from = out.len();
-        line_into(out, tree, index, self.color);
+        let value = line_into(out, tree, index, self.color);
         marks.written(out, from, node.def, &node.value);
+        value
     }
 
-    fn differs(&self, _: &Node) -> bool {
-        false
+    #[inline]
+    fn value(&mut self, out: &mut Vec<u8>, tree: &Tree, node: &Node) {
+        value_label_into(out, node.def, tree.stored(node));
+    }
+
+    fn depends(&self, node: &Node) -> Depends {
+        if node.def.hidden { Depends::Nothing } else { Depends::Value }
     }
 
     /// A line does not show the bytes of a node without a value.

@@ -1,16 +1,23 @@
 //! The first sentences of a report: how long requests waited, for what, since when, and how long it would take without
 //! that.
 
-use super::words::{clock, count, duration, grouped, share, times};
-use rdmascope_analyzer::answer::{self, Answer, DelayCause};
+use super::words::{self, Clock, count, duration, grouped, share, times};
+use rdmascope_analyzer::answer::{self, Answer, DelayCause, Grave};
 use rdmascope_analyzer::episodes::time::{Owner, Time};
 use rdmascope_analyzer::episodes::{Cause, Kind, Waiter};
 use rdmascope_analyzer::finding::{Blame, Finding, Rule};
 use rdmascope_analyzer::op::End;
-use rdmascope_analyzer::report::{Report, Transport};
+use rdmascope_analyzer::put_off::put_off;
+use rdmascope_analyzer::report::{Connection, Report, Transport};
+use rdmascope_dissector::frame::Addr;
 
-/// The answer as text; `None` if no request was answered.
+/// The answer as text, with the times of the command line; `None` if no request was answered.
 pub fn text(report: &Report) -> Option<String> {
+    text_by(words::the_clock(), report)
+}
+
+/// The same by another clock.
+pub fn text_by(clock: &Clock, report: &Report) -> Option<String> {
     let answer = answer::answer(report)?;
     let unit = if report.connections.iter().any(|c| c.transport.is_some_and(Transport::is_packets)) {
         "packet"
@@ -34,10 +41,17 @@ pub fn text(report: &Report) -> Option<String> {
             duration(mean)
         )
     });
+    let put_off = put_off(&report.connections);
+    let is_put_off = put_off > 0 && put_off.saturating_mul(2) >= answer.waited;
+    let besides = if is_put_off {
+        format!("{late} Besides, calls were put off for {}: see RPC-DELAYED.", duration(put_off))
+    } else {
+        late
+    };
     let Some(main) = answer.main() else {
         let owners = owners(&answer.time);
         let by_owner = if is_much { format!(". By owner{of_whom}: {owners}") } else { format!(": {owners}") };
-        return Some(format!("Requests waited {waited} in all{by_owner}.{}{late}", way(&answer)));
+        return Some(format!("Requests waited {waited} in all{by_owner}.{}{besides}", way(&answer)));
     };
     let (cost, part) = (duration(main.cost), share(main.cost, answer.waited));
     // where as many packets came late, it may have been these that were sent again
@@ -47,13 +61,13 @@ pub fn text(report: &Report) -> Option<String> {
             && f.count.saturating_mul(2) >= main.packets
     };
     let lost = if report.findings.iter().any(is_late) { "lost or overtaken" } else { "lost" };
-    let (what, when) = (what(main, unit, lost), when(main, report));
+    let (what, when) = (what(main, unit, lost, report), when(main, report, clock));
     let mut text = format!("Requests waited {waited} in all; {cost} ({part}) of it {what}{when}.");
     // of several delays with one owner, none is what it would be without
     if let Some(relief) =
         answer.relief.filter(|_| main.cost.saturating_mul(10) >= answer.time.of(main.kind.owner()).saturating_mul(9))
     {
-        let it = if main.packets.max(main.count) > 1 { "them" } else { "it" };
+        let it = if main.packets.max(main.grave.count) > 1 { "them" } else { "it" };
         let (with, without) = (duration(relief.with), duration(relief.without));
         let which =
             if relief.is_p99 { format!("{} p99", relief.command) } else { format!("the longest {}", relief.command) };
@@ -69,7 +83,7 @@ pub fn text(report: &Report) -> Option<String> {
             way(&answer)
         ));
     }
-    text.push_str(&late);
+    text.push_str(&besides);
     Some(text)
 }
 
@@ -109,14 +123,34 @@ fn way(answer: &Answer) -> String {
     }
 }
 
+/// A side of the connections that a cause of delay is on, and the article before it: the client; if there are several hosts
+/// on that side, the client 192.0.2.2, or how many they are.
+fn side(main: &DelayCause, end: End, report: &Report) -> (&'static str, String) {
+    let of = |c: &Connection| c.peers[end.index()].address;
+    let role = super::side(end.index());
+    let mut hosts: Vec<Addr> = report.connections.iter().filter(|c| main.costly_on.contains(&c.id)).map(of).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let has_others = |one: &Addr| report.connections.iter().any(|c| c.time.sum() > 0 && of(c) != *one);
+    match hosts.as_slice() {
+        [one] if has_others(one) => ("the ", format!("{role} {}", super::analyzed::address(one))),
+        [] | [_] => ("the ", role.to_owned()),
+        several => ("", count(several.len() as u64, role)),
+    }
+}
+
 /// What requests waited for; `lost` is what happened to packets that were lost.
-fn what(main: &DelayCause, unit: &str, lost: &str) -> String {
-    let side = |end: End| if end == End::A { "client" } else { "server" };
-    let way = main.from.map_or(String::new(), |from| format!(" from {} to {}", side(from), side(from.peer())));
-    let sender = main.from.map_or("the sender".to_owned(), |from| format!("the {}", side(from)));
-    let receiver = main.from.map_or("the receiver".to_owned(), |from| format!("the {}", side(from.peer())));
+fn what(main: &DelayCause, unit: &str, lost: &str, report: &Report) -> String {
+    let named = |end: End| side(main, end, report).1;
+    let with_article = |end: End| {
+        let (the, name) = side(main, end, report);
+        format!("{the}{name}")
+    };
+    let way = main.from.map_or(String::new(), |from| format!(" from {} to {}", named(from), named(from.peer())));
+    let sender = main.from.map_or("the sender".to_owned(), with_article);
+    let receiver = main.from.map_or("the receiver".to_owned(), |from| with_article(from.peer()));
     let packets = count(main.packets.max(1), unit);
-    let often = times(main.count);
+    let often = times(main.grave.count);
     match (main.kind, main.cause) {
         (Kind::Recovery, Cause::LostBefore) if main.unsure * 2 > main.packets => {
             let were = if main.packets > 1 { "were" } else { "was" };
@@ -124,7 +158,8 @@ fn what(main: &DelayCause, unit: &str, lost: &str) -> String {
         }
         (Kind::Recovery, Cause::LostBefore) if main.acks > 0 && main.acks == main.packets => {
             // only the retransmissions were seen, not the lost packets
-            let back = main.from.map_or(String::new(), |from| format!(" from {} to {}", side(from.peer()), side(from)));
+            let back =
+                main.from.map_or(String::new(), |from| format!(" from {} to {}", named(from.peer()), named(from)));
             let (were, lost) = match main.packets {
                 1 => ("was", "its acknowledgment seems"),
                 _ => ("were", "their acknowledgments seem"),
@@ -172,10 +207,15 @@ fn what(main: &DelayCause, unit: &str, lost: &str) -> String {
         (Kind::HeldUp, _) => {
             format!(
                 "held up between {sender} and the capture point, by its own timestamps ({})",
-                count(main.count, unit)
+                count(main.grave.count, unit)
             )
         }
         (Kind::Idle, Cause::ReadResponse) => format!("waiting for {sender} to answer RDMA Reads ({often})"),
+        (Kind::Idle, Cause::SentLate) => {
+            format!(
+                "until {sender} sent again, long after the time for which {receiver} had asked it to wait ({often})"
+            )
+        }
         (Kind::Idle, _) => format!("waiting for {sender} to send the rest of a message ({often})"),
         (Kind::Interrupted, _) => format!("while {sender} had stopped in the middle of a message ({often})"),
         (Kind::Gap, _) => format!("in an unknown place: the capture lost {packets}{way}"),
@@ -183,30 +223,33 @@ fn what(main: &DelayCause, unit: &str, lost: &str) -> String {
 }
 
 /// Begin or end, if that is worth reporting.
-fn when(main: &DelayCause, report: &Report) -> String {
+fn when(main: &DelayCause, report: &Report, clock: &Clock) -> String {
     let (Some(first), Some(last)) = (report.capture.first, report.capture.last) else { return String::new() };
     let length = last.time.saturating_sub(first.time);
     // clocks are reported in seconds
     if length < 8_000_000_000 {
         return String::new();
     }
-    let (from, to) = (main.first.time.saturating_sub(first.time), main.last.time.saturating_sub(first.time));
-    let all = if main.count > 1 { "all " } else { "" };
-    if main.count == 1 {
-        format!(", at {}", clock(main.first.time))
+    let Grave { count, first: begin, until } = main.grave;
+    let (from, to) = (begin.time.saturating_sub(first.time), until.saturating_sub(first.time));
+    let all = if count > 1 { "all " } else { "" };
+    let since = clock.when(begin.time, first.time);
+    let over = clock.when_over(until, first.time);
+    if count == 1 {
+        format!(", at {since}")
     } else if from > length / 4 && to > length / 4 * 3 {
-        format!(", {all}after {}", clock(main.first.time))
+        format!(", {all}after {since}")
     } else if from <= length / 4 && to < length / 4 * 3 {
-        format!(", {all}before {}", clock(main.last.time.saturating_add(1_000_000_000)))
+        format!(", {all}before {over}")
     } else if from > length / 4 {
-        format!(", {all}between {} and {}", clock(main.first.time), clock(main.last.time.saturating_add(1_000_000_000)))
+        format!(", {all}between {since} and {over}")
     } else {
         String::new()
     }
 }
 
 /// The cost of an entry and the requests that waited longest, as text; empty if it cost nothing.
-pub fn cost(entry: &super::Entry<'_>) -> String {
+pub fn cost(entry: &super::Entry<'_>, report: &Report) -> String {
     if entry.cost <= 0 {
         return String::new();
     }
@@ -215,7 +258,8 @@ pub fn cost(entry: &super::Entry<'_>) -> String {
     let waited: Vec<String> = entry.waited.iter().map(one).collect();
     let others = if entry.others { " and others" } else { "" };
     let which = if waited.is_empty() { String::new() } else { format!(": {}{others}", waited.join(", ")) };
-    format!("It cost requests {}{which}.", duration(entry.cost))
+    let it = if answer::is_perhaps(report, entry.rule) { "It seems to have cost" } else { "It cost" };
+    format!("{it} requests {}{which}.", duration(entry.cost))
 }
 
 #[cfg(test)]
@@ -284,6 +328,45 @@ mod tests {
                 times), all after \
              00:00:30. Without them READ p99 would be 1.0 ms, not 6.0 ms. Most of the time, 80 %, was the server's own."
         );
+    }
+
+    #[test]
+    fn of_several_hosts_the_one_that_it_is_about_is_named() {
+        let mut rnr = report(Kind::Rnr, Cause::Unknown, 900 * MS);
+        let told = |report: &Report| text(report).unwrap();
+        assert!(told(&rnr).contains("waiting for the server to post a receive"), "{}", told(&rnr));
+        let mut other = rnr.connections[0].clone();
+        (other.id, other.episodes.sums) = (2, Vec::new());
+        rnr.connections[0].peers[1].address = Addr::V4([192, 0, 2, 1]);
+        other.peers[1].address = Addr::V4([192, 0, 2, 2]);
+        rnr.connections.push(other);
+        assert!(told(&rnr).contains("waiting for the server 192.0.2.1 to post a receive"), "{}", told(&rnr));
+        rnr.connections[1].episodes.sums = rnr.connections[0].episodes.sums.clone();
+        assert!(told(&rnr).contains("waiting for 2 servers to post a receive"), "{}", told(&rnr));
+    }
+
+    #[test]
+    fn a_long_wait_among_short_ones_is_counted_and_timed_alone() {
+        use rdmascope_analyzer::episodes::Episode;
+        let mut idle = report(Kind::Idle, Cause::Unknown, 8000 * MS);
+        let wait = |begin: i64, took: i64| Episode {
+            kind: Kind::Idle,
+            cause: Cause::Unknown,
+            by: Some(End::A),
+            begin: At { frame: 1, time: begin },
+            end: Some(At { frame: 2, time: begin + took }),
+            cost: took,
+            ..Episode::default()
+        };
+        let list = [wait(20 * S, MS), wait(25 * S, MS), wait(30 * S, 8 * S), wait(31 * S, MS)];
+        idle.connections[0].episodes.list.extend(list);
+        let told = text(&idle).unwrap();
+        assert!(told.contains("the rest of a message (once), at 00:00:30."), "{told}");
+        // two of them: the time ends where the last ends, not where it begins
+        idle.connections[0].episodes.list[1] = wait(22 * S, 8 * S);
+        let told = text(&idle).unwrap();
+        assert!(told.contains("(twice), all between 00:00:22 and 00:00:39."), "{told}");
+        assert!(text_by(&Clock::Relative, &idle).unwrap().contains("all between 22.0 s and 38.0 s."));
     }
 
     #[test]

@@ -167,10 +167,7 @@ fn head(out: &mut String, data: &ReportData, title: &str, entries: &[Entry<'_>])
     let capture = &data.report.capture;
     let mut facts = vec![count(capture.frames, "frame"), size(capture.bytes), duration(data.length())];
     facts.extend(data.kinds().into_iter().map(str::to_owned));
-    facts.push(match capture.undecoded {
-        0 => "all frames decoded".to_owned(),
-        n => format!("{} of followed connections not decoded", count(n, "frame")),
-    });
+    facts.extend(super::decoded(data));
     let dates = super::words::dates(data.start(), data.start().saturating_add(data.length()));
     let headline = super::headline(data, entries);
     let class = match headline.tone {
@@ -252,7 +249,7 @@ fn findings(out: &mut String, data: &ReportData, page: &Page, entries: &[Entry<'
             }
         };
         pair("What", &super::sentence(entry, data));
-        pair("Cost", &super::answer::cost(entry));
+        pair("Cost", &super::answer::cost(entry, &data.report));
         pair("Led to", &super::text::consequence(entry).unwrap_or_default());
         pair("With it", super::effects(entry).trim_start_matches("With it: "));
         let mut places = vec![frame_links(entry), when(entry.first.time, data.start())];

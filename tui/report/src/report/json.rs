@@ -162,6 +162,8 @@ object! {
         dissected: Counted,
         /// Frames of followed connections that could not be decoded.
         undecoded: u64,
+        /// Frames of a link type that is not known: none of them could be decoded.
+        unknown_link?: UnknownLink,
         /// Frames that the capture cut short.
         cut: u64,
         /// Packets that were on the wire but not in the capture, by their sequence numbers; of TCP, one for each gap.
@@ -178,6 +180,16 @@ object! {
         paused: Vec<PausedJson>,
         /// Packets by class, 0 to 7: the priority of their VLAN tag, else the upper three bits of their DSCP.
         classes: Vec<u64>,
+    }
+}
+
+object! {
+    /// Frames of a link type that is not known.
+    struct UnknownLink {
+        /// The number of the first such type.
+        link_type: u16,
+        /// Frames.
+        frames: u64,
     }
 }
 
@@ -1031,7 +1043,7 @@ object! {
         /// recovery, rnr, credit, pause, congestion, zero_window, silence, nagle, held_up, idle, interrupted or gap.
         kind: &'static str,
         /// The cause: lost_before_capture, lost_behind_capture, unacknowledged, acknowledgment_lost, response_lost,
-        /// damaged, wrong_queue_pair, reordered, needless, smb_direct_credits, rpcrdma_credits, smb2_credits, read_depth, read_response,
+        /// damaged, wrong_queue_pair, reordered, needless, smb_direct_credits, rpcrdma_credits, smb2_credits, read_depth, read_response, sent_late,
         /// receiver_paused, priority_unknown, other_port or unknown.
         cause: &'static str,
         /// What a recovery began with: nak, rnr_nak, timeout, fast_retransmit, rto or unknown.
@@ -1577,6 +1589,7 @@ impl Root {
                 duration: Seconds(data.length()),
                 dissected: Counted(capture.dissected.clone()),
                 undecoded: capture.undecoded,
+                unknown_link: capture.unknown_link.map(|(link_type, frames)| UnknownLink { link_type, frames }),
                 cut: capture.cut,
                 lost_by_capture: capture.lost_by_capture,
                 dropped_while_capturing: data.lost_frames,

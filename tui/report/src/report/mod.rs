@@ -397,12 +397,11 @@ impl ReportData {
     pub fn kinds(&self) -> Vec<&'static str> {
         let mut kinds = Vec::new();
         let has_rdma = self.storage().any(|(c, _)| c.transport != Some(Transport::Tcp));
-        // if there is RDMA, the calls that prepare a mount over TCP do not name the capture
-        let shown = || {
-            self.storage()
-                .map(|(c, _)| c)
-                .filter(|c| !has_rdma || c.transport != Some(Transport::Tcp) || c.protocol != Protocol::Rpc)
+        // if there is RDMA, the calls that prepare a mount over TCP do not name the capture: NFS itself over TCP does
+        let is_named = |c: &Connection| {
+            !has_rdma || c.transport != Some(Transport::Tcp) || c.protocol != Protocol::Rpc || carries_nfs(c)
         };
+        let shown = || self.storage().map(|(c, _)| c).filter(|c| is_named(c));
         let carriers = shown().filter_map(|c| c.transport).map(Transport::name);
         let contents = shown().map(|c| c.protocol).filter(|p| *p != Protocol::Unknown).map(Protocol::name);
         for kind in carriers.collect::<Vec<_>>().into_iter().chain(contents) {
@@ -433,11 +432,7 @@ impl ReportData {
 
     /// Number of connections that failed, that cannot be judged, and that have an outcome at all.
     pub fn outcomes(&self) -> [u64; 3] {
-        let of = |wanted: fn(Success) -> bool| {
-            let all = self.report.connections.iter().filter_map(|c| c.outcome.as_ref());
-            all.filter(|o| wanted(o.success)).count() as u64
-        };
-        [of(|s| s == Success::No), of(|s| s == Success::Unknown), of(|_| true)]
+        outcomes(&self.report)
     }
 
     /// If connections or unfinished messages were dropped to stay within a limit: a message about it, with advice.
@@ -478,6 +473,14 @@ impl ReportData {
     }
 }
 
+fn outcomes(report: &Report) -> [u64; 3] {
+    let of = |wanted: fn(Success) -> bool| {
+        let all = report.connections.iter().filter_map(|c| c.outcome.as_ref());
+        all.filter(|o| wanted(o.success)).count() as u64
+    };
+    [of(|s| s == Success::No), of(|s| s == Success::Unknown), of(|_| true)]
+}
+
 /// True if something cannot be judged: the beginning or the end of a connection was not seen, there is no connection
 /// that has an outcome, or something was dropped to stay within a limit.
 pub fn is_partial(report: &Report) -> bool {
@@ -498,7 +501,7 @@ pub fn unread(report: &Report) -> u64 {
 /// A report without errors and warnings, in a sentence. The mark is ✓ only if everything could be judged, else –.
 /// `is_whole` is false if reading ended before the end of an input.
 pub fn all_clear(report: &Report, is_whole: bool) -> (&'static str, String) {
-    let frames = match is_whole {
+    let frames = match is_whole && report.capture.unknown_link.is_none() {
         false => " in the frames that could be read",
         true if is_partial(report) => " in the captured frames",
         true => "",
@@ -548,21 +551,43 @@ pub struct Headline {
     pub unjudged: Option<String>,
 }
 
+/// How many frames could be decoded, in a few words; `None` if there are none.
+pub(crate) fn decoded(data: &ReportData) -> Option<String> {
+    let capture = &data.report.capture;
+    match (capture.unknown_link, capture.undecoded) {
+        _ if capture.frames == 0 => None,
+        (Some((link, n)), _) if n == capture.frames => Some(format!("no frame decoded: link type {link} is not known")),
+        (Some((link, n)), _) => Some(format!("{} of unknown link type {link} not decoded", count(n, "frame"))),
+        (None, 0) => Some("all frames decoded".to_owned()),
+        (None, n) => Some(format!("{} of followed connections not decoded", count(n, "frame"))),
+    }
+}
+
 /// First sentence of a report; ✓ only if every connection reached its purpose and nothing was dropped.
 pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
+    headline_of(&data.report, data.filter.is_some(), data.is_whole(), entries)
+}
+
+/// The same of a report alone: whether a filter chose its part, and whether every input was read to its end.
+pub fn headline_of(report: &Report, is_filtered: bool, is_whole: bool, entries: &[Entry<'_>]) -> Headline {
     let [errors, warnings, notes] = ReportData::tally(entries);
-    let [failed, unknown, all] = data.outcomes();
+    let [failed, unknown, all] = outcomes(report);
+    let start = report.capture.first.map_or(0, |at| at.time);
     // of a failure that is a guess, the finding says so
     let is_sure = |o: &&Outcome| o.failed() && o.certainty > Certainty::Guess;
-    let surely = data.report.connections.iter().filter_map(|c| c.outcome.as_ref()).filter(is_sure).count() as u64;
+    let surely = report.connections.iter().filter_map(|c| c.outcome.as_ref()).filter(is_sure).count() as u64;
     let noted = if notes > 0 { format!(" {}.", count(notes, "note")) } else { String::new() };
-    let (mark, tone, text) = if data.storage().next().is_none() && entries.is_empty() {
-        let text = match data.report.capture.frames {
-            0 => "The capture has no frames.",
-            _ if data.filter.is_some() => "No storage over RDMA in the frames that pass the filter.",
-            _ => "No storage over RDMA in this capture.",
+    let (mark, tone, text) = if !report.connections.iter().any(is_storage) && entries.is_empty() {
+        let text = match (report.capture.frames, report.capture.unknown_link) {
+            (0, _) => "The capture has no frames.".to_owned(),
+            (all, Some((link, n))) if n == all => {
+                format!("No frame could be decoded: link type {link} is not known.")
+            }
+            _ if is_filtered => "No storage over RDMA in the frames that pass the filter.".to_owned(),
+            (_, Some(_)) => "No storage over RDMA in the frames that could be decoded.".to_owned(),
+            _ => "No storage over RDMA in this capture.".to_owned(),
         };
-        ("–", Tone::Strong, text.to_owned())
+        ("–", Tone::Strong, text)
     } else if errors > 0 || surely > 0 {
         let found: Vec<String> = [(errors, "error"), (warnings, "warning")]
             .into_iter()
@@ -579,22 +604,21 @@ pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
     } else if warnings > 0 {
         ("!", Tone::Warn, format!("No errors. {}.{noted}", count(warnings, "warning")))
     } else {
-        let (mark, text) = match &data.filter {
+        let (mark, text) = match is_filtered {
             // what is wrong elsewhere is not in this report
-            Some(_) => ("–", "No problems found in what passes the filter.".to_owned()),
-            None => all_clear(&data.report, data.is_whole()),
+            true => ("–", "No problems found in what passes the filter.".to_owned()),
+            false => all_clear(report, is_whole),
         };
         (mark, if mark == "✓" { Tone::Good } else { Tone::Strong }, format!("{text}{noted}"))
     };
     let unjudged = (unknown > 0 && failed == 0 && errors == 0).then(|| match all {
-        1 => match data
-            .report
+        1 => match report
             .connections
             .iter()
             .filter_map(|c| c.outcome.as_ref())
             .find(|o| matches!(o.ending, Ending::Waiting { .. }))
         {
-            Some(waiting) => format!("The connection cannot be judged: {}.", lowered(&waiting.sentence(data.start()))),
+            Some(waiting) => format!("The connection cannot be judged: {}.", lowered(&waiting.sentence(start))),
             None => "The connection cannot be judged: its beginning or its end is not in the capture.".to_owned(),
         },
         all => {
@@ -606,7 +630,7 @@ pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
         }
     });
     // without errors and warnings, the headline itself says so
-    let unread = Some(unread(&data.report)).filter(|n| *n > 0 && matches!(mark, "✗" | "!"));
+    let unread = Some(unread(report)).filter(|n| *n > 0 && matches!(mark, "✗" | "!"));
     let unjudged =
         unjudged.or(unread.map(|n| format!("{} could not be read (--keys).", count(n, "encrypted message"))));
     Headline { mark, tone, text, unjudged }
@@ -624,6 +648,11 @@ pub fn is_storage(connection: &Connection) -> bool {
     connection.transport != Some(Transport::Tcp)
         || connection.protocol != Protocol::Unknown
         || connection.outcome.is_some()
+}
+
+/// True if a connection carries calls of NFS other than NULL, which only asks whether somebody is there.
+fn carries_nfs(connection: &Connection) -> bool {
+    connection.nfs.version > 0 && connection.commands.iter().any(|c| !matches!(c.name, "" | "NULL"))
 }
 
 /// True if a connection ended before a single request was made on it.
@@ -915,7 +944,7 @@ mod tests {
     fn of_sample(name: &str, filter: Option<&str>) -> Analysis<Collector> {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../samples/{name}/{name}.pcap"));
         let filter = filter.map(|text| Filter::parse(text, &registry()).unwrap());
-        let run = Run { options: Options::default(), threads: 1, small: 0, filter };
+        let run = Run { options: Options::default(), threads: 1, small: 0, filter, frames: u64::MAX };
         let input = open_all(std::slice::from_ref(&path)).unwrap();
         analysis::run(input, vec![path.display().to_string()], run, Collector::new(Wanted::default()))
     }
@@ -992,7 +1021,7 @@ mod tests {
         assert_eq!(data.worst(), None);
         // an error that is the consequence of a warning is no error of its own
         report(&mut data, Rule::RcRetransmit, Blame::Network);
-        report(&mut data, Rule::RcNak, Blame::Server);
+        report(&mut data, Rule::RcNak, Blame::Network);
         let [errors, warnings, _] = ReportData::tally(&data.entries());
         assert_eq!((errors, warnings), (0, 1), "{:?}", data.entries());
         assert_eq!(data.worst(), Some(Severity::Warn));

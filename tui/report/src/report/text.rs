@@ -11,7 +11,7 @@ use super::{
 use rdmascope_analyzer::devices::Spread;
 use rdmascope_analyzer::episodes::time::Behind;
 use rdmascope_analyzer::exchange::Exchange;
-use rdmascope_analyzer::finding::Severity;
+use rdmascope_analyzer::finding::{Certainty, Severity};
 use rdmascope_analyzer::marking::Direction;
 use rdmascope_analyzer::outcome::{Ending, Purpose, Stage};
 use rdmascope_analyzer::path::{Path, State};
@@ -121,11 +121,7 @@ impl Page {
         }];
         pieces.push([count(capture.frames, "frame"), size(capture.bytes), duration(data.length())].join(", "));
         pieces.push(data.kinds().join(", "));
-        pieces.push(match capture.undecoded {
-            0 if capture.frames == 0 => String::new(),
-            0 => "all frames decoded".to_owned(),
-            n => format!("{} of followed connections not decoded", count(n, "frame")),
-        });
+        pieces.push(super::decoded(data).unwrap_or_default());
         for line in flow(&pieces, "   ", self.width) {
             let line = match line.strip_prefix(pieces[0].as_str()) {
                 Some(rest) => format!("{}{rest}", self.paint.paint(Tone::Strong, &pieces[0])),
@@ -170,8 +166,10 @@ impl Page {
     }
 
     fn marked(&mut self, mark: &str, tone: Tone, text: &str) {
-        let line = format!(" {} {}", self.paint.paint(tone, mark), self.paint.paint(Tone::Strong, text));
-        self.line(&line);
+        for (i, text) in wrap(text, self.width.saturating_sub(3)).into_iter().enumerate() {
+            let lead = if i == 0 { self.paint.paint(tone, mark) } else { " ".to_owned() };
+            self.line(&format!(" {lead} {}", self.paint.paint(Tone::Strong, &text)));
+        }
     }
 
     // ── Findings ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -181,10 +179,13 @@ impl Page {
         for entry in shown.iter().filter(|e| !e.is_free()) {
             if entry.severity == Severity::Note { self.note(data, entry) } else { self.entry(data, entry) }
         }
-        for (n, entry) in shown.iter().filter(|e| e.is_free()).enumerate() {
-            if n == 0 {
-                self.with_tail("   ", "   ", Tone::Faint, "Findings that delayed no request:", "");
-            }
+        let free: Vec<&Entry<'_>> = shown.iter().filter(|e| e.is_free()).collect();
+        match free.len() {
+            0 => {}
+            1 => self.with_tail("   ", "   ", Tone::Faint, "This finding delayed no request:", ""),
+            _ => self.with_tail("   ", "   ", Tone::Faint, "These findings delayed no request:", ""),
+        }
+        for entry in free {
             self.note(data, entry);
         }
         if entries.len() > ENTRIES_MAX {
@@ -210,9 +211,11 @@ impl Page {
             self.with_tail("   ", "   ", Tone::Plain, &text, "");
         }
         let mut more = extent(entry);
-        for text in
-            [super::answer::cost(entry), super::certainty_text(entry.certainty).to_owned(), super::effects(entry)]
-        {
+        for text in [
+            super::answer::cost(entry, &data.report),
+            super::certainty_text(entry.certainty).to_owned(),
+            super::effects(entry),
+        ] {
             if !text.is_empty() {
                 more = format!("{more} {text}");
             }
@@ -250,7 +253,8 @@ impl Page {
     }
 
     fn note(&mut self, data: &ReportData, entry: &Entry<'_>) {
-        let text = shown(&super::sentence(entry, data));
+        let guess = if entry.certainty == Certainty::Guess { " A guess." } else { "" };
+        let text = format!("{}{guess}", shown(&super::sentence(entry, data)));
         let many = if entry.count > 1 { format!(" ×{}", grouped(entry.count)) } else { String::new() };
         let tail = format!("{}{many}   {}", entry.rule.id(), frames(&entry.frames, entry.count, 1));
         let mark = format!(" {} ", self.paint.paint(Tone::Note, "·"));
@@ -301,8 +305,7 @@ impl Page {
     fn sessions(&mut self, data: &ReportData) {
         let all: Vec<&Session> = sessions::asked_for(data).collect();
         for session in all.iter().take(SESSIONS_SHOWN) {
-            let headline = self.paint.paint(Tone::Strong, &sessions::headline(session));
-            self.line(&format!(" {headline}"));
+            self.with_tail(" ", "    ", Tone::Strong, &sessions::headline(session), "");
             self.with_tail("    ", "    ", Tone::Plain, &sessions::sums(session), "");
             let ranks = [0, 0, 1, 0, 4, 5, 0, 0, 2, 3, 3, 0];
             let heads: Vec<Column> = sessions::HEADS
@@ -1016,6 +1019,7 @@ fn negotiated(c: &Connection) -> String {
         }
         Some(0) => "agreed".to_owned(),
         Some(code) => super::status(rdmascope_analyzer::exchange::Family::Smb2, code),
+        None if c.protocol == Protocol::SmbDirect && c.progress.refused => "response too short".to_owned(),
         None if c.protocol == Protocol::SmbDirect => "no response".to_owned(),
         None => String::new(),
     }
@@ -1058,4 +1062,19 @@ fn without_colour(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_that_could_not_be_used_is_not_said_to_be_missing() {
+        let told = |refused| {
+            let mut c = Connection { protocol: Protocol::SmbDirect, ..Connection::default() };
+            c.progress.refused = refused;
+            negotiated(&c)
+        };
+        assert_eq!((told(true), told(false)), ("response too short".to_owned(), "no response".to_owned()));
+    }
 }

@@ -142,6 +142,39 @@ impl Clock {
             _ => return None,
         })
     }
+
+    /// When something happened, for a row that has little room: "22:08:09"; `start` is the time of the first frame.
+    pub fn when(&self, ns: i64, start: i64) -> String {
+        match self {
+            Self::Relative => duration(ns.saturating_sub(start)),
+            Self::Epoch => seconds(ns),
+            Self::Utc | Self::Local(_) => self.time_of_day(ns),
+        }
+    }
+
+    /// The same of an end, when it is surely over: a time of day in whole seconds is the next one.
+    pub fn when_over(&self, ns: i64, start: i64) -> String {
+        let ahead = if matches!(self, Self::Utc | Self::Local(_)) { 1_000_000_000 } else { 0 };
+        self.when(ns.saturating_add(ahead), start)
+    }
+
+    /// Seconds that it is ahead of UTC.
+    fn ahead(&self, ns: i64) -> i64 {
+        match self {
+            Self::Local(zone) => zone.offset(ns.div_euclid(1_000_000_000)).into(),
+            Self::Utc | Self::Relative | Self::Epoch => 0,
+        }
+    }
+
+    fn date_time(&self, ns: i64) -> DateTime {
+        DateTime::of_unix_seconds(ns.div_euclid(1_000_000_000).saturating_add(self.ahead(ns)))
+    }
+
+    /// The time of the day: "22:08:09".
+    fn time_of_day(&self, ns: i64) -> String {
+        let DateTime { hour, minute, second, .. } = self.date_time(ns);
+        format!("{hour:02}:{minute:02}:{second:02}")
+    }
 }
 
 /// The clock of this process: a command line sets it.
@@ -152,34 +185,24 @@ pub fn set_clock(clock: Clock) {
     let _ = CLOCK.set(clock);
 }
 
-/// Seconds that the clock is ahead of UTC.
-fn ahead(ns: i64) -> i64 {
-    match CLOCK.get() {
-        Some(Clock::Local(zone)) => zone.offset(ns.div_euclid(1_000_000_000)).into(),
-        _ => 0,
-    }
-}
-
-fn date_time(ns: i64) -> DateTime {
-    DateTime::of_unix_seconds(ns.div_euclid(1_000_000_000).saturating_add(ahead(ns)))
+/// The clock that was set, else that of UTC.
+pub fn the_clock() -> &'static Clock {
+    CLOCK.get().unwrap_or(&Clock::Utc)
 }
 
 /// "UTC", or how far local time is from it: "UTC+02:00".
 fn zone(ns: i64) -> String {
-    if !matches!(CLOCK.get(), Some(Clock::Local(_))) {
+    if !matches!(the_clock(), Clock::Local(_)) {
         return "UTC".to_owned();
     }
-    let (ahead, sign) = (ahead(ns).unsigned_abs() / 60, if ahead(ns) < 0 { '-' } else { '+' });
+    let ahead = the_clock().ahead(ns);
+    let (ahead, sign) = (ahead.unsigned_abs() / 60, if ahead < 0 { '-' } else { '+' });
     format!("UTC{sign}{:02}:{:02}", ahead / 60, ahead % 60)
 }
 
 /// When something happened, for a row that has little room: "22:08:09"; `start` is the time of the first frame.
 pub fn when(ns: i64, start: i64) -> String {
-    match CLOCK.get() {
-        Some(Clock::Relative) => duration(ns.saturating_sub(start)),
-        Some(Clock::Epoch) => seconds(ns),
-        _ => clock(ns),
-    }
+    the_clock().when(ns, start)
 }
 
 /// A moment, in ns since 1970: "2026-11-21 22:08:09 UTC".
@@ -197,14 +220,13 @@ pub fn dates(from: i64, to: i64) -> String {
 }
 
 fn day(ns: i64) -> String {
-    let DateTime { year, month, day, .. } = date_time(ns);
+    let DateTime { year, month, day, .. } = the_clock().date_time(ns);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// The time of the day: "22:08:09".
-pub fn clock(ns: i64) -> String {
-    let DateTime { hour, minute, second, .. } = date_time(ns);
-    format!("{hour:02}:{minute:02}:{second:02}")
+fn clock(ns: i64) -> String {
+    the_clock().time_of_day(ns)
 }
 
 /// A part of a whole: "0", "<1 %", "92 %".
@@ -445,6 +467,9 @@ mod tests {
         }
         let at = 1_700_000_000_000_000_000;
         assert_eq!(when(at, at - 5), "22:13:20");
+        // a time of day is rounded up where something must be over
+        let over = |clock: &Clock| clock.when_over(at + 500_000_000, at);
+        assert_eq!((over(&Clock::Utc), over(&Clock::Relative)), ("22:13:21".to_owned(), "500 ms".to_owned()));
     }
 
     #[test]

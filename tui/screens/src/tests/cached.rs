@@ -59,7 +59,7 @@ fn seen(app: &mut TestApp) -> Vec<String> {
     let model = &app.app.model;
     let mut all = vec![
         format!("{:?}", &**model.report),
-        format!("{:?} {:?} {:?}", model.report.answer, &model.report.found[..], model.sums),
+        format!("{:?} {:?} {:?}", model.report.answer(model.time), &model.report.found[..], model.sums),
         format!("{:?}", model.index),
         format!("{:?}", model.exchanges.iter().collect::<Vec<_>>()),
         format!("{:?} {:?} {} {:?}", model.error, model.hardware, model.exchanges_dropped, model.progress),
