@@ -442,7 +442,11 @@ impl Stream {
         let had_gap = !self.held.is_empty();
         if self.has_before(pos) {
             // the receiver has the bytes before: they will not come again
-            self.skip_to(pos, true, emit);
+            self.acked = self.acked.max(pos);
+            self.skip_acknowledged(emit);
+            if pos > self.next {
+                self.skip_to(pos, true, emit);
+            }
         }
         let behind = pos < self.highest;
         self.highest = self.highest.max(end);
@@ -855,6 +859,12 @@ mod tests {
             tap.received.clone()
         };
         assert_eq!([103, 104, 105].map(ended), ["ab", "ab__", "ab"]);
+        let beyond_held = |seq: u32| {
+            let mut tap = Tap::new(99);
+            perhaps(tap.send(100, "ab").send(104, "ef"), seq);
+            tap.send(seq, "xy").received.clone()
+        };
+        assert_eq!([103, 105, 107, 108].map(beyond_held), ["ab_xef", "ab__efy", "ab__ef_xy", "ab__ef__xy"]);
         let closed = |ack: u32| {
             let mut tap = Tap::new(99);
             tap.send(100, "ab").with(|s, at, _, mut emit| s.fin(at, 104, &mut emit));
@@ -1119,18 +1129,23 @@ mod tests {
 
         #[test]
         fn arbitrary_segments_never_panic_and_stay_bounded(
-            segments in proptest::collection::vec((any::<u32>(), 0..40usize, 0..60u32, 0..4u8, any::<u16>()), 0..120),
+            segments in proptest::collection::vec((any::<u32>(), 0..40usize, 0..60u32, 0..8u8, any::<u16>()), 0..120),
+            near_by in prop_oneof![Just(1u32 << 3), Just(1 << 6), Just(1 << 16)],
         ) {
             let mut tap = Tap::late();
             let text = "x".repeat(40);
             for (seq, len, length, kind, near) in segments {
-                let seq = if kind & 1 == 0 { u32::from(near) } else { seq };
-                tap.with(|s, at, limit, mut emit| match kind {
-                    2 => s.acknowledged(seq, &mut emit),
-                    3 => s.fin(at, seq, &mut emit),
+                let near = tap.stream.next_seq().wrapping_add(u32::from(near) % near_by);
+                let seq = if kind & 1 == 0 { near } else { seq };
+                tap.with(|s, at, limit, mut emit| match kind >> 1 {
+                    1 => s.acknowledged(seq, &mut emit),
+                    2 => s.acknowledged_perhaps(seq, &mut emit),
+                    3 if len == 0 => s.fin(at, seq, &mut emit),
+                    3 if len == 1 => s.infer_fin(at, &mut emit),
                     _ => s.data(at, seq, &text.as_bytes()[..len], length, limit, &mut emit),
                 });
                 prop_assert!(tap.stream.held() <= tap.limit);
+                prop_assert!(tap.stream.held.keys().all(|held| *held > tap.stream.next), "what is next is not held");
             }
         }
     }
