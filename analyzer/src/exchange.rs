@@ -291,11 +291,24 @@ impl Status {
         matches!(self, Self(Family::Rpc, 10_036 | GARBAGE_ARGS | RPC_MISMATCH))
     }
 
-    /// The same of a reply to a command. FSCTL_PIPE_WAIT and FSCTL_PIPE_TRANSCEIVE wait for a pipe, and no disk.
+    /// The same of a reply to a command. FSCTL_PIPE_WAIT and FSCTL_PIPE_TRANSCEIVE wait for a pipe, and no disk. What
+    /// was to be written is lost for whatever reason the server could not write it.
     pub fn is_damage_of(self, command: &str) -> bool {
         /// STATUS_IO_TIMEOUT
         const TIMEOUT: u32 = 0xc000_00b5;
-        self.is_damage() && !(command == "IOCTL" && self == Self(Family::Smb2, TIMEOUT))
+        let is_lost = || {
+            matches!(command, "WRITE" | "FLUSH")
+                && self.0 == Family::Smb2
+                && self.failing() == Failing::Failed
+                && !self.is_of_the_request()
+        };
+        self.is_damage() && !(command == "IOCTL" && self == Self(Family::Smb2, TIMEOUT)) || is_lost()
+    }
+
+    /// True if it says that a request of SMB2 is not one that the server executes for this client: NOT_IMPLEMENTED,
+    /// INVALID_PARAMETER, INVALID_DEVICE_REQUEST, ACCESS_DENIED, NOT_SUPPORTED.
+    const fn is_of_the_request(self) -> bool {
+        matches!(self, Self(Family::Smb2, 0xc000_0002 | 0xc000_000d | 0xc000_0010 | 0xc000_0022 | 0xc000_00bb))
     }
 
     fn name(self) -> Option<&'static str> {
@@ -667,6 +680,11 @@ mod tests {
     fn a_wait_for_a_pipe_that_is_over_is_no_damage() {
         let timeout = Status(Family::Smb2, 0xc000_00b5);
         assert_eq!(["IOCTL", "READ"].map(|command| timeout.is_damage_of(command)), [false, true]);
+        // VOLUME_DISMOUNTED, INSUFFICIENT_RESOURCES; ACCESS_DENIED, FILE_LOCK_CONFLICT, FILE_CLOSED
+        let lost =
+            |code: u32| ["WRITE", "FLUSH", "READ"].map(|command| Status(Family::Smb2, code).is_damage_of(command));
+        assert_eq!([0xc000_026e, 0xc000_009a].map(lost), [[true, true, false]; 2]);
+        assert_eq!([0xc000_0022, 0xc000_0054, 0xc000_0128].map(lost), [[false; 3]; 3]);
     }
 
     #[test]

@@ -456,6 +456,7 @@ mod tests {
             success: Success::No,
             by: None,
             closed_by: Some(0),
+            closing: crate::outcome::Closing::Closed,
             at: At::default(),
             waited: 0,
             certainty: Certainty::IfNothingWasMissed,

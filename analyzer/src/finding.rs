@@ -5,6 +5,7 @@
 //! connection by one side are counted together, so that a capture with a million retransmissions makes one finding.
 
 use crate::op::{At, End};
+use crate::rejected;
 pub use crate::rules::{Group, Row, Rule, Severity};
 use crate::stored::{Reader, Stored, Writer, stored, stored_enum};
 use alloc::borrow::ToOwned;
@@ -230,7 +231,7 @@ impl Finding {
 
     /// Advice to whoever looks into it.
     pub fn cure(&self) -> &'static str {
-        cure(self.rule, self.by)
+        self.why.and_then(rejected::cure).unwrap_or_else(|| cure(self.rule, self.by))
     }
 
     /// The same with the cause of this case.
@@ -451,6 +452,14 @@ impl Findings {
         let more = more.to_string();
         if !finding.text.ends_with(&more) {
             finding.text.push_str(&more);
+        }
+    }
+
+    /// The same for all findings that are so.
+    pub fn lower_all(&mut self, is_less: impl Fn(&Finding) -> bool, severity: Severity, more: &str) {
+        let found = self.kept.iter().filter(|f| f.severity > severity && is_less(f));
+        for (rule, connection, by) in found.map(|f| (f.rule, f.connection, f.by)).collect::<Vec<_>>() {
+            self.lower(rule, connection, by, severity, format_args!("{more}"));
         }
     }
 

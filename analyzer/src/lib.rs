@@ -65,6 +65,7 @@ pub mod pieces;
 pub mod pipeline;
 pub mod put_off;
 mod recent;
+mod rejected;
 pub mod report;
 mod roles;
 pub mod roots;

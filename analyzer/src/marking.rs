@@ -89,6 +89,9 @@ impl<const N: usize> Values<N> {
     }
 }
 
+/// Packets with one time to live after which another one is strange.
+const SAME_TTL: u64 = 8;
+
 /// Values of the headers of a packet below its transport, in one word, so that a packet with the same marks as the one
 /// before it is recognized at little cost.
 ///
@@ -508,6 +511,16 @@ impl Direction {
         }
     }
 
+    /// The time to live that all its packets so far had, if there were enough of them and it is not this one.
+    pub fn other_ttl(&self, ttl: u8) -> Option<u16> {
+        let mut so_far = *self;
+        so_far.settle();
+        match so_far.ttl.rows() {
+            [(only, n)] if so_far.ttl.others() == 0 && *n >= SAME_TTL && *only != u16::from(ttl) => Some(*only),
+            _ => None,
+        }
+    }
+
     /// The class that its packets are in: by their VLAN tag, else the usual one for their DSCP (the upper three bits).
     /// True if by the tag.
     pub fn class(&self) -> Option<(u8, bool)> {
@@ -708,6 +721,19 @@ mod tests {
 
     fn at(time: i64) -> At {
         At { frame: 1, time }
+    }
+
+    #[test]
+    fn a_time_to_live_is_strange_beside_many_that_are_all_alike() {
+        let strange = |before: &[u8], ttl: u8| {
+            let mut direction = Direction::default();
+            for ttl in before {
+                direction.packet(At::default(), 60, Marking::of(&Packet { ttl: *ttl, ..Packet::default() }, None));
+            }
+            direction.other_ttl(ttl)
+        };
+        assert_eq!([strange(&[64; 8], 250), strange(&[64; 8], 64), strange(&[64; 7], 250)], [Some(64), None, None]);
+        assert_eq!(strange(&[64, 64, 64, 64, 63, 64, 64, 64, 64, 64, 64, 64], 250), None, "its path changes");
     }
 
     #[test]

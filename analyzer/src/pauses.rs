@@ -47,6 +47,9 @@ const RELEASE_SHARE: i64 = 32;
 const BREAK: i64 = 20_000;
 /// ns in which a device still sends what it was sending when the pause came.
 const REACTION: i64 = 2_000;
+/// ns behind the beginning of a pause in which packets still pass that were on their way: those that pass later are not
+/// of its class.
+const PASSED: i64 = 100_000;
 /// Pieces in which an interval goes into the story over time.
 const PIECES: i64 = 64;
 /// ns of such a piece, at least.
@@ -436,6 +439,11 @@ impl Recent {
                 _ => Certainly::Elsewhere,
             };
             let Some((begin, end)) = sender.held(from.time, to.time, way.way) else { continue };
+            let passed = from.time.saturating_sub(begin.time).saturating_sub(way.way);
+            if sender.priority.is_some() && way.priority.is_none() && passed > PASSED {
+                // packets went on while it lasted: theirs is another class
+                continue;
+            }
             let begin = if begin.time < from.time { from } else { begin };
             let end = if end.frame == 0 || end.time > to.time {
                 At { frame: to.frame, time: end.time.min(to.time) }
@@ -693,6 +701,19 @@ mod tests {
     fn held(recent: &Recent, priority: Option<u8>, from: i64, to: i64) -> Option<(i64, i64, Certainly)> {
         let way = Way { mine: &[SERVER], peers: &[CLIENT], priority, way: 0 };
         recent.held(&way, seen(from * US), seen(to * US)).map(|(begin, end, how)| (begin.time / US, end.time / US, how))
+    }
+
+    #[test]
+    fn packets_that_pass_while_a_class_is_paused_are_of_another() {
+        let passed = |of_packets: Option<u8>, us: i64| {
+            let mut recent = Recent::default();
+            recent.add(seen(1000 * US), 0, &pfc(CLIENT, 3, u16::MAX));
+            recent.add(seen(1300 * US), 0, &pfc(CLIENT, 3, u16::MAX));
+            recent.add(seen(1500 * US), 0, &pfc(CLIENT, 3, 0));
+            held(&recent, of_packets, 1000 + us, 1510).map(|(.., how)| how)
+        };
+        assert_eq!([100, 101].map(|us| passed(None, us)), [Some(Certainly::PerhapsPaused), None]);
+        assert_eq!(passed(Some(3), 101), Some(Certainly::Paused), "they say that they are of that class");
     }
 
     #[test]

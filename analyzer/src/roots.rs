@@ -596,7 +596,7 @@ impl<'r> Root<'r> {
 
     /// Advice to whoever looks into it.
     pub fn cure(&self) -> &'static str {
-        cure(self.rule, self.by)
+        self.findings.first().map_or_else(|| cure(self.rule, self.by), |first| first.cure())
     }
 
     /// Possible causes: of this occurrence, or the usual ones of the rule.
@@ -757,7 +757,7 @@ mod tests {
     use super::*;
     use crate::exchange::Status;
     use crate::finding::Site;
-    use crate::outcome::{Purpose, Stage, Success};
+    use crate::outcome::{Closing, Purpose, Stage, Success};
     use alloc::vec;
 
     const SECOND: i64 = 1_000_000_000;
@@ -907,6 +907,7 @@ mod tests {
             success: if cause.is_some() { Success::No } else { Success::Yes },
             by: cause.map(|_| 0),
             closed_by: Some(closed_by),
+            closing: Closing::Closed,
             at: At { frame: 9, time: SECOND },
             waited: 0,
             certainty: Certainty::Certain,

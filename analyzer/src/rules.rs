@@ -1118,15 +1118,16 @@ rules! {
                STATUS_NETWORK_NAME_DELETED, STATUS_USER_SESSION_DELETED and STATUS_INVALID_PARAMETER on READ or WRITE.",
     }
     Smb2IoError "SMB2-IO-ERROR" Warn Smb2 "[MS-SMB2] 2.2.2; [MS-ERREF] 2.3.1" {
-        title: "A request failed with a status that means damage: the server's storage failed, or is full.",
+        title: "The server could not read or write data: its storage failed, is full, or is gone.",
         says: "STATUS_IO_DEVICE_ERROR, STATUS_DATA_ERROR, STATUS_CRC_ERROR, STATUS_DISK_FULL and the like are no part \
             of normal work: the \
-               data was not read or written.",
+               data was not read or written. The same holds for a WRITE or a FLUSH that the server could not execute, \
+               whatever its status.",
         causes: ["A disk, controller or file system of the server failed", "The volume is full", "The server maps an \
             error of its own to such a status"],
         cure: "Read the server's kernel log and the state of its storage at the time of the reply. Data that was to be \
             written is lost \
-               unless the client writes it again.",
+               unless the client writes it again. A quota that is used up is no damage: raise it, or remove files.",
     }
     Smb2ErrorBody "SMB2-ERROR-BODY" Note Smb2 "[MS-SMB2] 2.2.2" {
         title: "The status of a reply does not fit its body.",
@@ -1388,8 +1389,7 @@ rules! {
                GARBAGE_ARGS.",
     }
     RpcIoError "RPC-IO-ERROR" Warn RpcRdma "RFC 5531 9; RFC 1813 2.6; RFC 8881 15.1" {
-        title: "A call failed with a status that means damage: storage that failed or is full, or a call that the \
-            server cannot read.",
+        title: "A call failed because storage failed or is full, or because the server could not read the call.",
         says: "NFS3ERR_IO, NFS4ERR_IO and their NOSPC, SERVERFAULT and BADXDR are no part of normal work; with \
             GARBAGE_ARGS, SYSTEM_ERR and \
                RPC_MISMATCH the call was not executed at all.",
@@ -1400,7 +1400,8 @@ rules! {
         ],
         cure: "Read the server's kernel log and the state of its storage at the time of the reply. For a call that it \
             could not read, compare \
-               the bytes of the call with others of its kind.",
+               the bytes of the call with others of its kind. A quota that is used up is no damage: raise it, or remove \
+               files.",
     }
 
     // ---- Connections ----------------------------------------------------------------------------------------------
@@ -1457,8 +1458,9 @@ rules! {
             "The share or export is read-only, or the file is locked or open elsewhere",
             "The server lost its state: sessions, handles or file ids of before its restart",
         ],
-        cure: "The status says why. Read it beside the server's own log, and look at permissions of the export and of \
-            the file system.",
+        cure: "The status says why. For a refusal, look at the permissions of the share or export and of the file \
+            system; for a session, a share or a handle that the server does not know any more, look into its log for a \
+            restart, a failover or an expired session; for want of resources, look at its memory and limits.",
     }
     MpaStartup "MPA-STARTUP" Error Connection "RFC 5044 7.1" {
         title: "The iWARP connection was never established: there is no MPA Reply.",
@@ -1525,7 +1527,7 @@ rules! {
             the mistake; otherwise look in the logs of both, at that of the sender of the Terminate first.",
     }
     TcpReset "TCP-RESET" Error Connection "RFC 9293 3.5.2" {
-        title: "The TCP connection below iWARP was reset.",
+        title: "The TCP connection was reset.",
         says: "A reset ends the stream immediately; everything in flight is lost.",
         causes: ["The peer closed with data unread, or crashed", "A firewall or load balancer in the path gave up", "Nothing listens on the port"],
         cure: "Look at who sent it: compare its TTL or hop limit with that side's other packets to see whether it came \

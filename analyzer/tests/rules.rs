@@ -2427,7 +2427,7 @@ fn a_nak_that_ends_a_connection_ends_it_whoever_disconnects_then() {
         let report = common::analyze_frames(&c.frames).0;
         let outcome = report.connections[0].outcome.as_ref().expect("it is for storage");
         assert_eq!((outcome.failed(), outcome.closed_by), (true, Some(1)), "{outcome:?}");
-        assert_eq!(outcome.sentence(0), "The server hung up with 1 request open");
+        assert_eq!(outcome.sentence(0), "The server broke off the connection with 1 request open");
     }
 }
 

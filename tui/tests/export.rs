@@ -59,6 +59,27 @@ fn an_annotated_capture_has_the_same_frames_and_their_comments() {
 }
 
 #[test]
+fn frames_that_a_filter_passes_keep_their_comments() {
+    let folder = tempfile::tempdir().unwrap();
+    let [annotated, passed] = ["annotated.pcapng", "passed.pcapng"].map(|name| folder.path().join(name));
+    let name = "smb-roce-negotiate-refused";
+    let out = rdmascope(&["export".as_ref(), "annotated".as_ref(), sample(name).as_ref(), annotated.as_ref()]);
+    assert!(out.status.success(), "{out:?}");
+    let out = rdmascope(&["dissect".as_ref(), annotated.as_ref(), "-w".as_ref(), passed.as_ref()]);
+    assert!(out.status.success(), "{out:?}");
+    use rdmascope_capture::{OpenOptions, Source, open};
+    let comments = |path: &Path| {
+        let (mut source, mut all) = (open(path, OpenOptions::new()).unwrap(), Vec::new());
+        while let Some(record) = source.next().unwrap() {
+            all.push(record.comments().map(|c| c.to_string()).collect::<Vec<_>>());
+        }
+        all
+    };
+    assert!(comments(&annotated).iter().any(|of_a_frame| !of_a_frame.is_empty()));
+    assert_eq!(comments(&passed), comments(&annotated));
+}
+
+#[test]
 fn tshark_reads_the_comments() {
     let Ok(version) = Command::new("tshark").arg("--version").output() else {
         assert!(std::env::var_os("CI").is_none(), "tshark is missing");

@@ -187,6 +187,22 @@ pub struct LossView<'f> {
     pub never_came: [Option<NeverCame>; 2],
 }
 
+/// Packets out of order in the capture alone, at least, of a connection whose order it does not show, and their least
+/// share.
+const DISORDER: u64 = 8;
+const DISORDER_SHARE: u64 = 32;
+
+impl LossView<'_> {
+    /// True if so many of a direction's packets stand out of order in the capture alone that its order shows nothing: as
+    /// where two capture points with different clocks were merged. `packets` is their number by sender.
+    pub fn is_out_of_order(&self, packets: [u64; 2]) -> bool {
+        self.losses.iter().zip(packets).any(|(losses, packets)| {
+            let count = losses.map_or(0, |losses| losses.misplaced.count);
+            count >= DISORDER && count.saturating_mul(DISORDER_SHARE) >= packets
+        })
+    }
+}
+
 /// Number of packets counted in each of two directions.
 pub fn tallied(of: Option<&[Tally; 2]>) -> [u64; 2] {
     of.map_or([0; 2], |[a, b]| [a.count, b.count])

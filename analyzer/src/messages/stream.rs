@@ -41,6 +41,16 @@ pub struct Record<'a> {
     pub pieces: Option<&'a Pieces>,
 }
 
+/// The beginning of a message of which the capture cut something off.
+#[derive(Clone, Debug)]
+struct Cut {
+    bytes: Vec<u8>,
+    /// Its length on the wire.
+    length: u32,
+    /// The frame of its first byte.
+    first: At,
+}
+
 /// One direction of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Direction {
@@ -51,8 +61,10 @@ pub struct Direction {
     last: At,
     /// RPC fragments before the last one of a record.
     record: Vec<u8>,
-    /// Bytes still to be passed over: of a message that is too long.
+    /// Bytes still to be passed over: of a message that is too long, or cut.
     skip: usize,
+    /// The message that they are of, if its beginning was captured and some of the rest was cut off.
+    cut: Option<Cut>,
     /// Set after a gap: framing has to be found again.
     lost: bool,
     /// The length of a message led to something that is none, or is longer than any.
@@ -149,15 +161,20 @@ impl Direction {
         if !bytes.is_empty() {
             self.last = piece.at;
         }
+        // bytes that were lost are a piece of their own
+        let is_cut = piece.missing > 0 && (piece.in_frame || !bytes.is_empty());
         let skipped = self.skip.min(bytes.len());
-        self.skip -= skipped;
         bytes = &bytes[skipped..];
+        self.pass(skipped, piece.at, emit);
         if !self.buffer.is_empty() || !self.record.is_empty() {
             self.pieces.add_frame(piece.at.frame);
         }
         if self.buffer.is_empty() {
             let used = self.messages(kind, bytes, piece.at, piece.at, piece.in_frame, emit);
             bytes = &bytes[used..];
+            if is_cut && self.skip == 0 && self.cut_off(kind, bytes, None, piece, emit) {
+                return false;
+            }
             if !bytes.is_empty() && self.skip == 0 {
                 self.first = piece.at;
                 self.buffer.extend_from_slice(bytes);
@@ -170,6 +187,9 @@ impl Direction {
                 buffer.drain(..used.min(buffer.len()));
                 self.first = piece.at;
             }
+            if is_cut && self.skip == 0 && self.cut_off(kind, &buffer, Some(self.first), piece, emit) {
+                return false;
+            }
             if self.skip > 0 {
                 buffer.clear();
             }
@@ -181,15 +201,69 @@ impl Direction {
         if !self.buffer.is_empty() || !self.record.is_empty() {
             self.pieces.add_frame(piece.at.frame);
         }
-        if piece.missing > 0 {
+        let mut missing = piece.missing as usize;
+        if is_cut {
+            let passed = missing.min(self.skip);
+            self.pass(passed, piece.at, emit);
+            missing -= passed;
+        }
+        if missing > 0 {
             self.gap();
         }
         false
     }
 
+    /// Passes over bytes of a message that is too long, or cut: that one is delivered with its last byte.
+    fn pass(&mut self, count: usize, at: At, emit: &mut impl FnMut(&Record<'_>)) {
+        self.skip -= count;
+        if self.skip == 0
+            && count > 0
+            && let Some(Cut { bytes, length, first }) = self.cut.take()
+        {
+            let pieces = self.pieces.several();
+            emit(&Record { first, last: at, bytes: &bytes, wire_length: length, in_frame: false, pieces });
+            self.pieces.clear();
+        }
+    }
+
+    /// Takes the beginning of a message, `before` if it is in earlier segments too, and with it the bytes that the
+    /// capture cut off behind it. False if that is no beginning: framing has to be found again.
+    fn cut_off(
+        &mut self,
+        kind: Kind,
+        bytes: &[u8],
+        before: Option<At>,
+        piece: &StreamBytes<'_>,
+        emit: &mut impl FnMut(&Record<'_>),
+    ) -> bool {
+        let is_one = |word: u32| if kind == Kind::Smb2 { word >> 24 == 0 } else { word >> 31 == 1 };
+        let Some(word) = word(bytes, 0).filter(|word| self.record.is_empty() && is_one(*word)) else { return false };
+        let (length, bytes) = ((word & 0x7fff_ffff) as usize, &bytes[RecordMark::LEN..]);
+        let (missing, first) = (piece.missing as usize, before.unwrap_or(piece.at));
+        let Some(rest) = length.checked_sub(bytes.len()).filter(|rest| *rest > 0) else { return false };
+        if bytes.is_empty() || length > MESSAGE_MAX {
+            return false;
+        }
+        self.buffer = Vec::new();
+        if let Some(skip) = rest.checked_sub(missing).filter(|skip| *skip > 0) {
+            self.cut = Some(Cut { bytes: bytes.to_vec(), length: length as u32, first });
+            (self.skip, self.last) = (skip, piece.at);
+            self.pieces.add_frame(piece.at.frame);
+            return true;
+        }
+        let in_frame = piece.in_frame && before.is_none();
+        let pieces = self.pieces.several();
+        emit(&Record { first, last: piece.at, bytes, wire_length: length as u32, in_frame, pieces });
+        self.pieces.clear();
+        // what follows in the part that was cut off is not known
+        self.lost = missing > rest;
+        true
+    }
+
     /// Bytes of memory that it holds.
     pub fn held(&self) -> usize {
-        self.buffer.capacity() + self.record.capacity() + self.pieces.held()
+        let cut = self.cut.as_ref().map_or(0, |cut| cut.bytes.capacity());
+        self.buffer.capacity() + self.record.capacity() + cut + self.pieces.held()
     }
 
     /// Bytes are missing.
@@ -197,7 +271,7 @@ impl Direction {
         self.buffer = Vec::new();
         self.record = Vec::new();
         self.pieces.release();
-        self.skip = 0;
+        (self.skip, self.cut) = (0, None);
         self.lost = true;
     }
 
@@ -361,6 +435,39 @@ mod tests {
         direction.take(Kind::Rpc, &piece(1, &[7; 40]), &mut |_| {});
         direction.take(Kind::Rpc, &piece(2, &in_two), &mut |m| lengths.push(m.wire_length));
         assert_eq!(lengths, [32]);
+    }
+
+    /// What a capture with a snap length keeps of segments: their first bytes.
+    #[test]
+    fn messages_that_were_cut_are_known_by_their_beginning() {
+        let message = |length: usize| [&(length as u32).to_be_bytes()[..], b"\xfeSMB", &vec![7; length - 4]].concat();
+        let cut = |segments: &[Vec<u8>], kept: usize| {
+            let (mut direction, mut said) = (Direction::default(), Vec::new());
+            for (frame, segment) in (1..).zip(segments) {
+                let bytes = &segment[..segment.len().min(kept)];
+                let missing = (segment.len() - bytes.len()) as u32;
+                let piece = StreamBytes { missing, ..piece(frame, bytes) };
+                direction.take(Kind::Smb2, &piece, &mut |m| {
+                    said.push((m.first.frame, m.last.frame, m.bytes.len(), m.wire_length, m.in_frame));
+                });
+            }
+            said
+        };
+        let alone = [message(100), message(200)];
+        assert_eq!(cut(&alone, 30), [(1, 1, 26, 100, true), (2, 2, 26, 200, true)]);
+        assert_eq!(cut(&alone, 1000), [(1, 1, 100, 100, true), (2, 2, 200, 200, true)]);
+        // one message in several segments, one behind it in the last of them, and one that begins a segment
+        let stream = [message(250), message(46)].concat();
+        let mut long: Vec<Vec<u8>> = stream.chunks(100).map(<[u8]>::to_vec).collect();
+        long.push(message(60));
+        assert_eq!(cut(&long, 30), [(1, 3, 26, 250, false), (5, 5, 26, 60, true)], "the second one is in the hole");
+        assert_eq!(cut(&long, 80), [(1, 3, 76, 250, false), (3, 4, 22, 46, false), (5, 5, 60, 60, true)]);
+        // nothing of a message is known whose length was cut off, nor of what follows
+        assert_eq!(cut(&[message(100), message(100)], 4), []);
+        assert_eq!(
+            cut(&[[message(40), message(40)].concat(), message(60)], 46),
+            [(1, 1, 40, 40, true), (2, 2, 42, 60, true)]
+        );
     }
 
     #[test]

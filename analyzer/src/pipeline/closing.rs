@@ -3,9 +3,10 @@
 use super::Pipeline;
 use super::table::Flow;
 use crate::connection::facts::{self, Listener};
-use crate::finding::Rule;
+use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
 use crate::op::{At, End};
 use crate::report;
+use crate::rules::Group;
 use crate::sink::Sink;
 use alloc::vec::Vec;
 use hashbrown::HashSet;
@@ -13,6 +14,22 @@ use rdmascope_dissector::trace::Off;
 
 /// Connections that are added up together.
 const FOLD: usize = 64;
+
+/// True if a finding about what peers sent may only show that the capture has them in another order.
+fn rests_on_order(finding: &Finding) -> bool {
+    let is_of_a_protocol = matches!(
+        finding.rule.row().group,
+        Group::Negotiate
+            | Group::Credits
+            | Group::Data
+            | Group::Memory
+            | Group::Smb2
+            | Group::RpcRdma
+            | Group::KnownBug
+    );
+    let is_loss = finding.rule == Rule::CaptureLoss;
+    finding.certainty != Certainty::Certain && (is_of_a_protocol && finding.by != Blame::Capture || is_loss)
+}
 
 impl<S: Sink> Pipeline<S> {
     /// For an analysis without an end: drops connections that were ended `closed_after` ns before `now`, and of those
@@ -84,12 +101,18 @@ impl Pipeline<dyn Sink> {
             self.env.findings.retain(|f| (f.rule, f.connection) != (Rule::RcDuplicate, id));
         }
         facts::add_losses(&gone.connection, &view, &mut |finding| self.env.findings.add(finding));
+        let is_out_of_order = view.is_out_of_order(facts::packets(&gone.connection));
+        if is_out_of_order {
+            let id = Some(gone.connection.id);
+            let more = "; but the capture has packets of this connection out of order";
+            self.env.findings.lower_all(|f| f.connection == id && rests_on_order(f), Severity::Note, more);
+        }
         self.unanswered_management(&gone.connection, again);
         let mut connection = gone.connection.summary();
         // frames lost at the very end show nowhere, but for those of TCP, where the end itself is numbered: a capture
         // that lost others may have lost these
         let is_numbered = gone.connection.is_over_tcp() && connection.closed.is_some();
-        connection.progress.missed |= self.env.has_lost() && !is_numbered;
+        connection.progress.missed |= self.env.has_lost() && !is_numbered || is_out_of_order;
         crate::outcome::conclude(&mut connection, &mut self.env.findings, at);
         if self.done.len() >= self.env.options.report_max && !self.env.options.fold {
             self.done_dropped += 1;

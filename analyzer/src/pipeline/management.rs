@@ -12,6 +12,7 @@ use crate::episodes::{Cause, Episode, Kind, Trigger};
 use crate::finding::{Blame, Certainty, Rule, Severity, Site};
 use crate::flow::ib::IbFlow;
 use crate::op::{At, End};
+use crate::rejected;
 use crate::roles::Source;
 use crate::sink::Sink;
 use crate::summary::{Handshake, Peer};
@@ -316,7 +317,7 @@ impl Pipeline<dyn Sink> {
             };
             let text = format_args!("RDMA-CM REQ to port {port} was given up: the {who} waited in vain{what}");
             self.env.report(rule, Blame::Unknown, site, Certainty::Guess, text);
-            let why = crate::path::why_rejected(reason);
+            let why = Some(rejected::why(reason));
             return self.env.findings.because(rule, connection, Blame::Unknown, why);
         }
         let blame = if by_server { Blame::Server } else { Blame::Client };
@@ -327,7 +328,7 @@ impl Pipeline<dyn Sink> {
             Certainty::Certain,
             format_args!("RDMA-CM REQ to port {port} was rejected: {reason}"),
         );
-        self.env.findings.because(Rule::CmReject, connection, blame, crate::path::why_rejected(reason));
+        self.env.findings.because(Rule::CmReject, connection, blame, Some(rejected::why(reason)));
     }
 
     fn cm_disconnect(&mut self, at: At, packet: &Packet<'_>, local: u32, remote: u32) {

@@ -15,7 +15,7 @@ use crate::summary::{Handshake, Peer, Transport};
 use alloc::boxed::Box;
 use rdmascope_dissector::frame::{Check, Packet, Segment};
 use rdmascope_dissector::trace::Trace;
-use rdmascope_dissector::wire::tcp::flags::{ACK, SYN};
+use rdmascope_dissector::wire::tcp::flags::{ACK, RST, SYN};
 
 impl Pipeline<dyn Sink> {
     pub(super) fn tcp<T: Trace>(
@@ -97,6 +97,10 @@ impl Pipeline<dyn Sink> {
             // a segment that is followed all the same may be damaged, too
             Check::Bad => flow.is_doubted(end),
         };
+        if segment.flags & RST != 0 {
+            let usual = s.connection.network.directions[end.index()].other_ttl(packet.ttl);
+            s.connection.strange_ttl = usual.map(|usual| (packet.ttl.into(), usual));
+        }
         let mut listener = Listener { connection: &mut s.connection, env: &mut self.env };
         if listener.connection.missed.has_lost() {
             listener.settle(at.time);

@@ -178,6 +178,20 @@ impl Success {
     }
 }
 
+/// How a connection was closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Closing {
+    /// It was not.
+    #[default]
+    Open,
+    /// In the way that its transport has for that.
+    Closed,
+    /// By a reset of TCP.
+    Reset,
+    /// By an error of its transport: a NAK after which nothing is sent, or a Terminate message.
+    BrokenOff,
+}
+
 /// Outcome of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -193,6 +207,8 @@ pub struct Outcome {
     pub by: Option<usize>,
     /// Side that closed the connection: 0 the client, 1 the server.
     pub closed_by: Option<usize>,
+    /// How it was closed.
+    pub closing: Closing,
     /// End of the connection, or of the capture.
     pub at: At,
     /// ns that the side that gave up had waited before that.
@@ -480,6 +496,12 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         success: Success::Yes,
         by: None,
         closed_by,
+        closing: match f.closed {
+            None => Closing::Open,
+            Some(_) if f.broken_off.is_some() => Closing::BrokenOff,
+            Some((_, true)) => Closing::Reset,
+            Some((_, false)) => Closing::Closed,
+        },
         at: f.end,
         waited: 0,
         certainty,
@@ -734,9 +756,12 @@ impl Outcome {
     /// negotiation".
     pub fn headline(&self) -> String {
         let who = self.closed_by.map(side);
-        let hung_up = |when: &str| match who {
-            Some(who) => alloc::format!("The {who} hung up {when}"),
-            None => alloc::format!("The connection got stuck {when}"),
+        let hung_up = |when: &str| match (who, self.closing) {
+            (Some(who), Closing::BrokenOff) => alloc::format!("The {who} broke off the connection {when}"),
+            (Some(who), _) => alloc::format!("The {who} hung up {when}"),
+            (None, Closing::Open) => alloc::format!("The connection got stuck {when}"),
+            (None, Closing::Reset) => alloc::format!("The connection was reset {when}"),
+            (None, Closing::Closed | Closing::BrokenOff) => alloc::format!("The connection was closed {when}"),
         };
         match self.ending {
             Ending::Open => String::from("The connection was open when the capture ended"),
@@ -1219,8 +1244,9 @@ pub(crate) fn layer(rule: Rule) -> u8 {
 stored_enum!(Purpose { SmbDirect, NfsRdma, SmbTcp, RpcTcp, Rdma });
 stored_enum!(Stage { Asked, Connected, Negotiated, Session, Work });
 stored_enum!(Ending { Open, Waiting { dry }, Closed, Refused, NoTransport, NoNegotiation, NoSession, NoMount, NoAnswer, OutOfCredits { side, since }, Aborted, HungUp { requests } });
+stored_enum!(Closing { Open, Closed, Reset, BrokenOff });
 stored_enum!(Success { Yes, No, Unknown, Replaced });
-stored!(Outcome { purpose, reached, ending, success, by, closed_by, at, waited, certainty, cause } if |o| [o.by, o.closed_by].into_iter().flatten().all(|side| side < 2) && !matches!(o.ending, Ending::OutOfCredits { side, .. } | Ending::Waiting { dry: Some(side) } if side > 1));
+stored!(Outcome { purpose, reached, ending, success, by, closed_by, closing, at, waited, certainty, cause } if |o| [o.by, o.closed_by].into_iter().flatten().all(|side| side < 2) && !matches!(o.ending, Ending::OutOfCredits { side, .. } | Ending::Waiting { dry: Some(side) } if side > 1));
 
 #[cfg(test)]
 mod tests {
@@ -1532,10 +1558,23 @@ mod tests {
             let outcome = of(&Facts { broken_off: Some(0), ..hung_up(by) }).unwrap();
             assert_eq!(
                 (outcome.closed_by, outcome.sentence(0)),
-                (Some(0), "The client hung up with 1 request open".into())
+                (Some(0), "The client broke off the connection with 1 request open".into())
             );
-            assert_eq!(of(&hung_up(by)).unwrap().closed_by, Some(by));
+            let outcome = of(&hung_up(by)).unwrap();
+            assert_eq!(outcome.closed_by, Some(by));
+            assert!(outcome.sentence(0).ends_with("hung up with 1 request open"));
         }
+    }
+
+    #[test]
+    fn what_nobody_is_known_to_have_closed() {
+        let told = |closed| {
+            let facts = Facts { unanswered: 1, oldest_open: Some(at(10)), closed, last: at(10), end: at(11), ..well() };
+            let outcome = of(&facts).unwrap();
+            (outcome.by, outcome.sentence(0))
+        };
+        assert_eq!(told(Some((None, true))), (None, "The connection was reset with 1 request open".into()));
+        assert_eq!(told(Some((None, false))), (None, "The connection was closed with 1 request open".into()));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
 use crate::outcome::{Ending, Outcome, Purpose, Success, is_orderly};
+use crate::rejected;
 use crate::report::undelivered::{Undelivered, is_of_roce, is_of_tcp, why_undelivered};
 use crate::report::{Connection, Handshake, Protocol, Report, Transport};
 use crate::rpcbind::Rpcbind;
@@ -28,7 +29,6 @@ use core::num::NonZeroUsize;
 use hashbrown::{HashMap, HashSet};
 use rdmascope_dissector::frame::{Addr, Reason};
 use rdmascope_dissector::text::{Elapsed, Grouped};
-use rdmascope_dissector::wire::ib::cm::RejectReason;
 use rdmascope_dissector::wire::ib::mad::QP1;
 use rdmascope_dissector::wire::smb2::NtStatus;
 use rdmascope_dissector::wire::smb2::ioctl::NetworkInterface;
@@ -360,64 +360,6 @@ const UNREACHED: u32 = 2;
 const ONE_WAY: &str = "Packets from the server to the client are dropped on the way: a firewall, or a route, that works in \
     one direction only";
 
-/// Meaning of each reason of a REJ (IBA volume 1, 12.6.7.2).
-const REJECTED: &[(RejectReason, &str)] = &[
-    (RejectReason::NO_QP, NO_ROOM),
-    (RejectReason::NO_RESOURCES, NO_ROOM),
-    (RejectReason::TIMEOUT, "The side that rejects waited in vain for the next message of the handshake"),
-    (
-        RejectReason::INVALID_COMM_ID,
-        "The side that rejects no longer knows this attempt: it was restarted, or had given up",
-    ),
-    (RejectReason::INVALID_SERVICE_ID, "Nothing listens on that RDMA port at that address"),
-    (
-        RejectReason::STALE_CONNECTION,
-        "The server still has an earlier connection of the same queue pair, which was not ended in order",
-    ),
-    (
-        RejectReason::PRIMARY_GID,
-        "The server's RDMA device does not have the address (GID) that was asked for, or not for that RoCE version",
-    ),
-    (RejectReason::PATH_MTU, "The server's port does not support the path MTU that the client asks for"),
-    (
-        RejectReason::INSUFFICIENT_RESPONDER_RESOURCES,
-        "A side supports fewer outstanding RDMA Reads than the other one asks for",
-    ),
-    (
-        RejectReason::CONSUMER,
-        "The service listens on that port, and refused this client: it has no resources left, or does not accept the \
-            address or private \
-        data",
-    ),
-    (RejectReason::RNR_RETRY_COUNT, "The RNR retry count that was asked for is not accepted"),
-    (RejectReason::UNSUPPORTED, UNSUPPORTED),
-    (RejectReason::INVALID_TRANSPORT_TYPE, UNSUPPORTED),
-    (RejectReason::CLASS_VERSION, UNSUPPORTED),
-    (RejectReason::VENDOR_OPTION, UNSUPPORTED),
-    (RejectReason::INVALID_COMM_INSTANCE, CONFUSED),
-    (RejectReason::DUPLICATE_COMM_ID, CONFUSED),
-    (RejectReason::PORT_REDIRECT, REDIRECTED),
-    (RejectReason::PORT_AND_CM_REDIRECT, REDIRECTED),
-    (RejectReason::PRIMARY_LID, PATH),
-    (RejectReason::PRIMARY_SL, PATH),
-    (RejectReason::PRIMARY_TRAFFIC_CLASS, PATH),
-    (RejectReason::PRIMARY_HOP_LIMIT, PATH),
-    (RejectReason::PRIMARY_PACKET_RATE, PATH),
-    (RejectReason::PRIMARY_FLOW_LABEL, PATH),
-];
-const UNSUPPORTED: &str = "The side that rejects does not support this kind of request or transport service";
-const CONFUSED: &str =
-    "The two sides do not mean the same attempt: a communication ID is in use twice, or is not valid";
-const REDIRECTED: &str = "The service is to be asked for at another port, which the rejection names";
-const PATH: &str = "A value of the path in the REQ is not valid for the port of the side that rejects";
-const OTHER: &str = "Its reason is about something else than the service that was asked for: see the REJ itself";
-const NO_ROOM: &str = "The adapter of the side that rejects has no queue pair or memory left for another connection";
-
-/// Cause of a rejection for this reason.
-pub(crate) fn why_rejected(reason: RejectReason) -> Option<&'static str> {
-    Some(REJECTED.iter().find(|(known, _)| *known == reason).map_or(OTHER, |(_, why)| *why))
-}
-
 /// Cause of a rejection, if its answer says more than that no service listens.
 fn why_named(request: &ConnectionRequest) -> Option<&'static str> {
     let named = match &request.fate {
@@ -425,10 +367,8 @@ fn why_named(request: &ConnectionRequest) -> Option<&'static str> {
         AttemptOutcome::Unreachable(by, reason) => return Some(why_undelivered(*reason, *by == request.to)),
         _ => return None,
     };
-    let known = REJECTED.iter().find(|(reason, _)| reason.to_string() == *named);
-    // MPA has no reasons
-    let other = (request.transport != Transport::Iwarp).then_some(OTHER);
-    known.map_or(other, |(reason, why)| (*reason != RejectReason::INVALID_SERVICE_ID).then_some(*why))
+    // MPA has no reasons: what listens on the port answered
+    if request.transport == Transport::Iwarp { Some(rejected::REFUSED) } else { rejected::why_named(named) }
 }
 
 /// An RDMA connection request.

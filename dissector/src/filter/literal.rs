@@ -65,6 +65,9 @@ impl Literal {
     }
 }
 
+/// From so many digits on, what stands beside bytes is no number but bytes in hexadecimal.
+const DIGITS_OF_BYTES: usize = 8;
+
 /// Reads a literal for `def`, or for a computed value of class `class` without a field. `loose` takes a word that is
 /// not hexadecimal for text, which is what people mean behind `contains`. `ahead` is the local time zone:
 /// [`Registry::set_local_time`](crate::registry::Registry::set_local_time).
@@ -130,11 +133,15 @@ pub(super) fn literal(
             {
                 return Ok(Literal::Bytes(b));
             }
-            // a number is one byte, as in eth.src[0] == 82
-            if let (Form::Bare, Some(Ok(byte)), false) =
-                (raw.form, number(&text).map(u8::try_from), loose || form.is_some())
+            // a number is one byte, as in eth.src[0] == 82; as many digits as these are a run of bytes
+            if raw.form == Form::Bare
+                && form.is_none()
+                && let Some(value) = number(&text).filter(|_| text.len() < DIGITS_OF_BYTES || text.contains(['x', 'X']))
             {
-                return Ok(Literal::Bytes(alloc::vec![byte]));
+                return match u8::try_from(value) {
+                    Ok(byte) => Ok(Literal::Bytes(alloc::vec![byte])),
+                    Err(_) => refuse("a byte, as a number is beside bytes (a run of bytes is aa:bb:cc)"),
+                };
             }
             match (raw.is_quoted(), hex(&text)) {
                 (true, hex) if form.is_some() => match hex {
@@ -355,6 +362,29 @@ mod tests {
         ];
         for (text, value) in cases {
             assert_eq!(number(text), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_beside_bytes_is_one_of_them() {
+        let read = |text: &str| {
+            let raw = Raw { text: text.as_bytes(), form: Form::Bare, span: 0..text.len() };
+            [true, false].map(|loose| match literal(&raw, Class::Bytes, None, loose, |_| 0) {
+                Ok(Literal::Bytes(bytes)) => Some(bytes),
+                _ => None,
+            })
+        };
+        for (text, expected) in [
+            ("83", Some(vec![83])),
+            ("0x53", Some(vec![0x53])),
+            ("053", Some(vec![43])),
+            ("256", None),
+            ("0x0600", None),
+            ("fe", Some(vec![0xfe])),
+            ("53:4d", Some(vec![0x53, 0x4d])),
+            ("00000000", Some(vec![0; 4])),
+        ] {
+            assert_eq!(read(text), [expected.clone(), expected], "{text}");
         }
     }
 

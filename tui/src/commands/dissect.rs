@@ -327,10 +327,7 @@ impl Writer {
                     self.revision = Some(source.metadata().revision);
                     writer.catch_up(source.metadata())?;
                 }
-                let record = source.record();
-                let comments: Vec<String> = record.comments().map(|c| c.to_string()).collect();
-                let comments: Vec<&str> = comments.iter().map(String::as_str).collect();
-                writer.write_with_comments(&record, &comments)?;
+                writer.write(&source.record())?;
             }
         }
         Ok(())

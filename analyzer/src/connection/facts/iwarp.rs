@@ -258,11 +258,24 @@ impl FlowSink for Listener<'_> {
                 }
             }
             FlowFact::Reset => {
+                let strange = self.connection.strange_ttl;
                 if self.connection.closed.is_none() {
-                    self.connection.closed = Some((Some(by), "RST", at));
+                    self.connection.closed = Some((Some(by).filter(|_| strange.is_none()), "RST", at));
                     self.env.breaks().left(self.connection.id, at);
                 }
-                if self.connection.transport == Some(Transport::Iwarp) {
+                if let Some((ttl, usual)) = strange {
+                    let text = format_args!(
+                        "the reset came with a TTL of {ttl}, all that its sender had sent before with {usual}: a device \
+                         between the two may have sent it"
+                    );
+                    if self.connection.is_of_storage() {
+                        self.wire(at, Rule::TcpReset, Blame::Unknown, Certainty::Guess, text);
+                        let why = "A firewall or a load balancer in the path ended the connection: it had forgotten it, or \
+                            a rule forbids it";
+                        let id = Some(self.connection.id);
+                        self.env.findings.because(Rule::TcpReset, id, Blame::Unknown, Some(why));
+                    }
+                } else if self.connection.transport == Some(Transport::Iwarp) {
                     self.wire(at, Rule::TcpReset, blame, sure, format_args!("reset the connection"));
                     // something listens where a connection was established
                     let why = "Its sender closed with data unread or was stopped, or a firewall in the path gave up";
@@ -273,7 +286,9 @@ impl FlowSink for Listener<'_> {
             FlowFact::Resumed => {
                 self.connection.closed = self.connection.closed.filter(|(_, how, _)| *how != "RST");
                 let more = format_args!("; both ends went on: it was not taken");
-                self.env.findings.lower(Rule::TcpReset, Some(self.connection.id), blame, Severity::Note, more);
+                for by in [blame, Blame::Unknown] {
+                    self.env.findings.lower(Rule::TcpReset, Some(self.connection.id), by, Severity::Note, more);
+                }
             }
             FlowFact::Gap(gap) => {
                 if self.connection.is_of_storage() {
@@ -660,6 +675,22 @@ mod tests {
         assert_eq!([closed(NEVER_OPENED - 1), closed(NEVER_OPENED)], [vec![], vec![Rule::TcpZeroWindow]]);
         let open = told(Transport::Iwarp, &[(at(2), End::B, FlowFact::ZeroWindow { since: at(1), is_open: true })]);
         assert_eq!(open.1, [Rule::TcpZeroWindow]);
+    }
+
+    #[test]
+    fn a_reset_with_another_time_to_live_is_nobody_s() {
+        let reset = |strange_ttl: Option<(u16, u16)>| {
+            let mut connection = ConnectionState::new(Transport::Iwarp, at(1));
+            connection.roles.learn(End::A, Source::Port);
+            connection.strange_ttl = strange_ttl;
+            let mut env = Env::new(Options::default(), alone::Listener::default());
+            Listener { connection: &mut connection, env: &mut env }.fact(at(2), End::B, FlowFact::Reset);
+            let found = env.findings.iter().map(|f| (f.rule, f.by, f.certainty)).collect::<Vec<_>>();
+            (connection.closed.map(|(by, ..)| by), found)
+        };
+        let told = |by: Blame, certainty: Certainty| vec![(Rule::TcpReset, by, certainty)];
+        assert_eq!(reset(None), (Some(Some(End::B)), told(Blame::Server, Certainty::Certain)));
+        assert_eq!(reset(Some((250, 64))), (Some(None), told(Blame::Unknown, Certainty::Guess)));
     }
 
     #[test]

@@ -148,7 +148,10 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
     resent(connection, rules, &far_longer, emit);
     let emit = &mut |finding: Finding| {
         // a repair that cost no request anything is only a note
-        let is_free = answered && is_of_the_wire(finding.rule) && cost_in(&sums, finding.rule, None) == 0;
+        let is_free = answered
+            && is_of_the_wire(finding.rule)
+            && finding.by != Blame::Capture
+            && cost_in(&sums, finding.rule, None) == 0;
         emit(if is_free { finding.with_severity(Severity::Note) } else { finding });
     };
     let is_troubled =
@@ -180,7 +183,7 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
     };
     lost(connection, losses(), rules, emit);
     overtaken(connection, losses(), rules, emit);
-    misplaced(connection, losses(), rules, emit);
+    misplaced(connection, flow, losses(), rules, emit);
     needless(connection, losses(), rules, emit);
     damaged(connection, flow, losses(), rules, emit);
     for (by, missing) in End::BOTH.into_iter().zip(flow.never_came) {
@@ -535,8 +538,14 @@ fn mirrored(connection: &ConnectionState, ends: [bool; 2], emit: &mut impl FnMut
     emit(Finding::new(Rule::RcDuplicate, Blame::Capture, site, Certainty::IfNothingWasMissed, text));
 }
 
+/// Packets of a connection by sender.
+pub fn packets(connection: &ConnectionState) -> [u64; 2] {
+    connection.network.directions.each_ref().map(|direction| direction.packets)
+}
+
 fn misplaced<'s>(
     connection: &ConnectionState,
+    flow: &LossView<'_>,
     losses: impl Iterator<Item = (End, &'s Losses)>,
     rules: &Rules,
     emit: &mut impl FnMut(Finding),
@@ -550,8 +559,14 @@ fn misplaced<'s>(
             format_args!("{count} {way} {stand} out of order in the capture; the receiver had them in order"),
         );
     }
+    let is_out_of_order = flow.is_out_of_order(packets(connection));
+    if is_out_of_order {
+        found.text.push_str(
+            ". Capture points whose clocks differ do that. What depends on the order is not judged, and times are not right",
+        );
+    }
     found.finish(rules.overtaken, Blame::Capture, Certainty::IfNothingWasMissed, &mut |finding| {
-        emit(finding.with_severity(Severity::Note))
+        emit(if is_out_of_order { finding } else { finding.with_severity(Severity::Note) })
     });
 }
 

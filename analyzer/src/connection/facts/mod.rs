@@ -19,7 +19,7 @@ use crate::op::{At, End, Gap};
 use core::fmt;
 
 pub(crate) use ib::JUMPED;
-pub use losses::{add_losses, add_vanished};
+pub use losses::{add_losses, add_vanished, packets};
 
 /// A connection and everything it reports to, as a flow sees them.
 pub struct Listener<'c> {

@@ -887,7 +887,7 @@ mod tests {
     use crate::input::open_all;
     use rdmascope_analyzer::env::Options;
     use rdmascope_analyzer::finding::{Blame, Site};
-    use rdmascope_analyzer::outcome::{Purpose, Stage};
+    use rdmascope_analyzer::outcome::{Closing, Purpose, Stage};
     use rdmascope_analyzer::rules::Rule;
     use rdmascope_dissector::filter::Filter;
 
@@ -984,6 +984,7 @@ mod tests {
             success: Success::Yes,
             by: None,
             closed_by: Some(0),
+            closing: Closing::Closed,
             at: At::default(),
             waited: 0,
             certainty: Certainty::IfNothingWasMissed,
