@@ -432,6 +432,32 @@ fn two_taps_with_different_clocks_blame_nobody() {
     }
 }
 
+/// The same, by as much as hosts without a common clock differ: not even as a guess, where the capture shows it.
+#[test]
+fn two_taps_whose_clocks_differ_by_milliseconds_accuse_nobody() {
+    let accused = |frames: &[Frame]| -> BTreeSet<(&'static str, Blame)> {
+        let (report, _) = analyze_frames(frames);
+        let is_one = |f: &&Finding| f.severity == Severity::Error && matches!(f.by, Blame::Client | Blame::Server);
+        report.findings.iter().filter(is_one).map(|f| (f.rule.id(), f.by)).collect()
+    };
+    let mut wrong = Vec::new();
+    for whole in Whole::real() {
+        let (first, before) = (source(&whole.frames[0]), accused(&whole.frames));
+        for by in [-30, -3, -2, 2, 3, 30].map(|ms: i64| ms * 1_000_000) {
+            let shifted = in_order(
+                whole.frames.iter().map(|f| if source(f) == first { later(f, by) } else { f.clone() }).collect(),
+            );
+            // an answer of connection management that stands before its request is not known as one
+            let is_known = |found: &&(&str, Blame)| before.contains(found) || found.0 == "CM-TIMEOUT";
+            let more: Vec<_> = accused(&shifted).into_iter().filter(|found| !is_known(&found)).collect();
+            if !more.is_empty() {
+                wrong.push(format!("{}, by {by} ns: {more:?}", whole.name));
+            }
+        }
+    }
+    nothing(&wrong);
+}
+
 #[test]
 fn translated_addresses_blame_nobody() {
     shown("behind NAT", translated);

@@ -27,8 +27,10 @@ fn rests_on_order(finding: &Finding) -> bool {
             | Group::RpcRdma
             | Group::KnownBug
     );
+    let is_of_ddp = matches!(finding.rule, Rule::DdpMsn | Rule::DdpOverlap);
     let is_loss = finding.rule == Rule::CaptureLoss;
-    finding.certainty != Certainty::Certain && (is_of_a_protocol && finding.by != Blame::Capture || is_loss)
+    let is_one = is_of_a_protocol || is_of_ddp;
+    finding.certainty != Certainty::Certain && (is_one && finding.by != Blame::Capture || is_loss)
 }
 
 impl<S: Sink> Pipeline<S> {
@@ -113,6 +115,11 @@ impl Pipeline<dyn Sink> {
         // that lost others may have lost these
         let is_numbered = gone.connection.is_over_tcp() && connection.closed.is_some();
         connection.progress.missed |= self.env.has_lost() && !is_numbered || is_out_of_order;
+        if is_out_of_order {
+            // requests whose replies stand before them seem to be open
+            let progress = &mut connection.progress;
+            (progress.left, progress.unfinished, progress.oldest_open) = Default::default();
+        }
         crate::outcome::conclude(&mut connection, &mut self.env.findings, at);
         if self.done.len() >= self.env.options.report_max && !self.env.options.fold {
             self.done_dropped += 1;
