@@ -357,6 +357,11 @@ impl Names {
         Self::all(&self.asked_for, is_write).zip(Self::all(&self.transfers, is_write))
     }
 
+    /// Only a part of the call or its reply was read: an operation that leads up to others is no name for it.
+    fn are_of_a_part(&mut self) {
+        self.operation = self.operation.filter(|(_, rank)| *rank == DOES_IT);
+    }
+
     /// Name of the call: an operation if its procedure is a compound of them.
     fn command(&self, memo: &Memo) -> Option<&'static str> {
         let is_compound = memo.is_callback() || memo.version == 4;
@@ -379,9 +384,12 @@ fn rank_of(name: &str) -> u8 {
         "GETFH" | "GETATTR" | "VERIFY" | "NVERIFY" => 1,
         "ACCESS" => 2,
         "LOOKUP" | "LOOKUPP" => 3,
-        _ => 4,
+        _ => DOES_IT,
     }
 }
+
+/// Rank of an operation for whose sake a compound is sent.
+const DOES_IT: u8 = 4;
 
 /// The RPC side of one connection.
 #[derive(Clone, Debug, Default)]
@@ -545,6 +553,9 @@ impl Rpc {
         if let Some(stream) = stream {
             let read = decode(cx, &stream, MessageType::CALL, &mut pending, t);
             pending.is_whole = read.is_whole && message.is_whole;
+            if !message.is_whole {
+                pending.names.are_of_a_part();
+            }
             pending.exchange.session = pending.names.session;
             self.learn(cx, message, &pending);
             if pending.memo.is_some() {
@@ -700,6 +711,13 @@ impl Rpc {
             t.source("Reply chunk", stream.bytes);
         }
         let read = decode(cx, stream, MessageType::REPLY, &mut pending, t);
+        if pending.exchange.command == "COMPOUND" {
+            // the reply has the operations of a call that was cut
+            if !message.is_whole {
+                pending.names.are_of_a_part();
+            }
+            self.name_call(&mut pending);
+        }
         let is_whole = read.is_whole && message.is_whole && pending.is_whole;
         if is_long && T::ON {
             t.end_source();

@@ -16,7 +16,7 @@ use rdmascope_analyzer::exchange::{Exchange, Family, Status};
 use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Rule, Severity};
 use rdmascope_analyzer::op::{At, End};
 use rdmascope_analyzer::outcome::{Ending, Outcome, Success};
-use rdmascope_analyzer::report::{self as analyzed, Connection, Parts, Protocol, Report, Sink, Transport};
+use rdmascope_analyzer::report::{self as analyzed, Connection, Handshake, Parts, Protocol, Report, Sink, Transport};
 use rdmascope_analyzer::roots;
 use rdmascope_analyzer::session::{self, Session};
 use rdmascope_dissector::filter::closest;
@@ -619,14 +619,11 @@ pub fn headline_of(report: &Report, is_filtered: bool, is_whole: bool, entries: 
             .find(|o| matches!(o.ending, Ending::Waiting { .. }))
         {
             Some(waiting) => format!("The connection cannot be judged: {}.", lowered(&waiting.sentence(start))),
-            None => "The connection cannot be judged: its beginning or its end is not in the capture.".to_owned(),
+            None => format!("The connection cannot be judged: {}.", unseen(report, true)),
         },
         all => {
-            format!(
-                "{} of {} cannot be judged: their beginning or end is not in the capture.",
-                grouped(unknown),
-                count(all, "connection")
-            )
+            let unseen = unseen(report, false);
+            format!("{} of {} cannot be judged: {unseen}.", grouped(unknown), count(all, "connection"))
         }
     });
     // without errors and warnings, the headline itself says so
@@ -634,6 +631,21 @@ pub fn headline_of(report: &Report, is_filtered: bool, is_whole: bool, entries: 
     let unjudged =
         unjudged.or(unread.map(|n| format!("{} could not be read (--keys).", count(n, "encrypted message"))));
     Headline { mark, tone, text, unjudged }
+}
+
+/// What is not there of the connection that cannot be judged, or of those, as a clause.
+fn unseen(report: &Report, is_one: bool) -> &'static str {
+    let is_unknown = |c: &&Connection| c.outcome.as_ref().is_some_and(|o| o.success == Success::Unknown);
+    let has_both_ends = |c: &Connection| c.handshake == Handshake::Seen && c.closed.is_some();
+    let are_there = report.connections.iter().filter(is_unknown).all(has_both_ends);
+    match (are_there, report.capture.cut > 0, is_one) {
+        (false, _, true) => "its beginning or its end is not in the capture",
+        (false, _, false) => "their beginning or end is not in the capture",
+        (true, true, true) => "its frames were cut short in the capture",
+        (true, true, false) => "their frames were cut short in the capture",
+        (true, false, true) => "a part of it is not in the capture",
+        (true, false, false) => "a part of them is not in the capture",
+    }
 }
 
 /// A sentence as a clause.
