@@ -743,10 +743,13 @@ impl Tree {
 /// Protocols of one frame that `frame.protocols` names at most.
 pub(crate) const LAYERS_MAX: usize = 64;
 
+/// The name under which the analysis shows what it knows of a frame: no protocol that is in it.
+const GENERATED: &str = "rdmascope";
+
 /// The names of protocols with colons between them, as in `eth:ip:udp`; the frame itself is not among them.
 pub(crate) fn write_layers(layers: &[Def], text: &mut Vec<u8>) {
     let mut before = frame_fields::f::PROTOCOL;
-    for def in layers.iter().filter(|d| d.id != frame_fields::f::PROTOCOL.id) {
+    for def in layers.iter().filter(|d| d.id != frame_fields::f::PROTOCOL.id && d.name != GENERATED) {
         if def.id == before.id {
             continue;
         }

@@ -114,6 +114,8 @@ struct Side {
     next: Option<(u32, FramePosition)>,
     /// The last acknowledgment: its unscaled window, its frame and time.
     acked: Option<Acked>,
+    /// The last acknowledgment of bytes that were not captured.
+    acked_beyond: Option<u32>,
     duplicates: u32,
     unacked: VecDeque<Unacked>,
     /// Bytes in the SACK blocks of its last segment.
@@ -340,14 +342,16 @@ fn classify(
         me.duplicates = 0;
     }
     // acknowledgments of segments that were not captured
-    if let Some((next, at)) = them.next
+    if let Some((next, _)) = them.next
         && has(ACK)
         && !has(RST)
         && behind(s.ack, next)
+        && them.acked_beyond.is_none_or(|beyond| behind(s.ack, beyond))
     {
         remarks.flags.push(f::ACK_LOST_SEGMENT);
         them.is_unsure = true;
-        them.next = Some((s.ack, at));
+        // told once; the segment behind what was not captured still shows that
+        them.acked_beyond = Some(s.ack);
     }
     if let Some((next, at)) = me.next
         && (len > 0 || has(SYN) || has(FIN))
