@@ -197,6 +197,29 @@ fn a_capture_that_cuts_frames_short_blames_nobody() {
     nothing(&wrong);
 }
 
+/// Over TCP, too, the beginning of a message tells which it is and what it answers, as long as its header was captured.
+#[test]
+fn requests_over_tcp_are_known_by_their_beginning() {
+    let commands = |frames: &[Frame]| -> BTreeMap<&'static str, (u64, u64)> {
+        let rows = analyze_frames(frames).0.connections.into_iter().flat_map(|c| c.commands);
+        // of a compound only the first request is known
+        let rows = rows.filter(|row| !matches!(row.name, "CLOSE" | "QUERY_INFO" | "QUERY_DIRECTORY" | "SET_INFO"));
+        rows.map(|row| (row.name, (row.count, row.unanswered))).collect()
+    };
+    for name in ["smb-tcp-bridge", "smb-tcp-seal", "smb-tcp-no-multichannel"] {
+        let frames = frames(name);
+        let whole = commands(&frames);
+        assert!(whole.len() >= 2, "{name}: {whole:?}");
+        for snap in [136, 160, 200] {
+            let cut: Vec<_> = frames
+                .iter()
+                .map(|f| Frame { meta: f.meta, bytes: f.bytes[..f.bytes.len().min(snap)].to_vec() })
+                .collect();
+            assert_eq!(commands(&cut), whole, "{name}, {snap} bytes of a frame");
+        }
+    }
+}
+
 /// As where the two directions were captured at two places, one of them with short frames.
 #[test]
 fn a_capture_that_cuts_the_frames_of_one_direction_short_blames_nobody() {
