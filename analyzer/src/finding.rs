@@ -295,10 +295,15 @@ impl Finding {
 const ON_THE_WAY: &str = "Look at the device that reported the packets, and at what lies between it and the silent host: \
     rules of firewalls, routes, time to live. That host never saw the packets.";
 
+/// Advice for a capture whose order is not that of the wire.
+const ONE_CLOCK: &str = "Capture both directions at one point, or move the times of one of the files (editcap -t) before \
+    they are merged. An interface with several queues captures in order with one (ethtool -L).";
+
 /// Advice to whoever looks into a finding of a rule for which this side is to blame.
 pub fn cure(rule: Rule, by: Blame) -> &'static str {
     match (rule, by) {
         (Rule::PeerSilent, Blame::Network) => ON_THE_WAY,
+        (Rule::RcReorder | Rule::TcpReorder, Blame::Capture) => ONE_CLOCK,
         _ => rule.row().cure,
     }
 }

@@ -330,6 +330,8 @@ pub struct Memory {
     rdma: Rdma,
     /// Operations on memory that was not advertised then: the exchange that they are for is unknown.
     unattributed: u64,
+    /// By the end that writes: the first packet of its RDMA Write was judged to be wrong, and is all that is said of it.
+    is_told: [bool; 2],
 }
 
 impl Memory {
@@ -415,8 +417,9 @@ impl Memory {
             let length = op.message_length.unwrap_or(op.length);
             let all_inside = region.is_none_or(|r| r.holds(address, length.into()));
             let verdict = if verdict == Fit::Inside && !all_inside { Fit::Outside } else { verdict };
+            self.is_told[op.by.index()] = verdict != Fit::Inside;
             check((&mut self.rdma, &mut self.unattributed), cx, op, (verdict, region), length);
-        } else if verdict != Fit::Inside && op.part.ends() {
+        } else if verdict != Fit::Inside && op.part.ends() && !self.is_told[op.by.index()] {
             check((&mut self.rdma, &mut self.unattributed), cx, op, (verdict, region), op.length);
         }
         delivery(verdict, region, address)

@@ -726,6 +726,9 @@ fn broken(cx: &mut FrameContext<'_>, client: End, at: At, wrong: MessageIdViolat
 }
 
 /// Cause of a failure that is about room (\[MS-ERREF\] 2.3.1).
+/// Cause of a reply that invalidates another key than its request asked for.
+const WRONG_KEY: &str = "The server took the key of another request, or of another descriptor of the same one";
+
 fn of_space(status: NtStatus) -> Option<&'static str> {
     match status.name() {
         Some("STATUS_DISK_FULL") => Some("The volume is full"),
@@ -1803,7 +1806,9 @@ impl Walk<'_, '_, '_> {
                 self.invalidate = None;
                 let text = format_args!("invalidated key {done:#010x} where {asked:#010x} was asked for");
                 self.report(Rule::RdmaInvalidate, self.by, rests, text);
-                self.memory.invalidated(self.cx, pending.by, done);
+                let (id, blame) = (Some(self.cx.about.id), self.cx.blame(self.by));
+                self.cx.env.findings.because(Rule::RdmaInvalidate, id, blame, Some(WRONG_KEY));
+                self.memory.invalidated_wrongly(self.cx.at, pending.by, done);
             }
             // a Send takes one key, and the replies of a compound are one
             (Some(_), None) if self.invalidated => {}

@@ -538,6 +538,10 @@ fn mirrored(connection: &ConnectionState, ends: [bool; 2], emit: &mut impl FnMut
     emit(Finding::new(Rule::RcDuplicate, Blame::Capture, site, Certainty::IfNothingWasMissed, text));
 }
 
+/// Cause of packets that are out of order in the capture alone.
+const TWO_CLOCKS: &str = "The capture was made at several points, or by several queues of one interface, and joined by \
+    clocks that differ";
+
 /// Packets of a connection by sender.
 pub fn packets(connection: &ConnectionState) -> [u64; 2] {
     connection.network.directions.each_ref().map(|direction| direction.packets)
@@ -562,10 +566,11 @@ fn misplaced<'s>(
     let is_out_of_order = flow.is_out_of_order(packets(connection));
     if is_out_of_order {
         found.text.push_str(
-            ". Capture points whose clocks differ do that. What depends on the order is not judged, and times are not right",
+            ". So the order and the times of the capture are not those of the wire: what depends on them is not judged",
         );
     }
     found.finish(rules.overtaken, Blame::Capture, Certainty::IfNothingWasMissed, &mut |finding| {
+        let finding = finding.with_why(Some(TWO_CLOCKS));
         emit(if is_out_of_order { finding } else { finding.with_severity(Severity::Note) })
     });
 }
