@@ -468,6 +468,15 @@ impl Findings {
         }
     }
 
+    /// Gives a finding a text about all its occurrences, if they are that many: others would not be in it.
+    pub fn retell(&mut self, rule: Rule, connection: Option<u32>, by: Blame, count: u64, text: fmt::Arguments<'_>) {
+        let Some(&at) = self.index.get(&(rule, connection, by)) else { return };
+        let finding = &mut self.kept[at];
+        if finding.count == count {
+            finding.text = text.to_string();
+        }
+    }
+
     /// Adds the cause of a finding.
     pub fn because(&mut self, rule: Rule, connection: Option<u32>, by: Blame, why: Option<&'static str>) {
         let Some(&at) = self.index.get(&(rule, connection, by)) else { return };

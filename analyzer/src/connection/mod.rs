@@ -190,6 +190,8 @@ pub struct ConnectionState {
     /// Its delays.
     pub(crate) episodes: Episodes,
     settling: Settling,
+    /// Packets or bytes that the capture lost, and how often; without Responses to Reads.
+    pub(crate) uncaptured: (u64, u64),
     /// True if packets were followed that turned out to be damaged.
     pub(crate) followed_damaged: bool,
     /// Retransmissions before those that may be the copies of a mirror.

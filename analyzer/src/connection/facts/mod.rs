@@ -110,6 +110,16 @@ impl Listener<'_> {
                 _ => {
                     let text = format_args!("{missing} acknowledged by the receiver {were} not captured");
                     self.wire(at, Rule::CaptureLoss, Blame::Capture, Certainty::Certain, text);
+                    let (all, times) = self.connection.uncaptured;
+                    let (all, times) = (all + u64::from(count), times + 1);
+                    self.connection.uncaptured = (all, times);
+                    if times > 1 {
+                        let all = Many(all, unit);
+                        let text =
+                            format_args!("{all} acknowledged by the receiver were not captured, at {times} places");
+                        let id = Some(self.connection.id);
+                        self.env.findings.retell(Rule::CaptureLoss, id, Blame::Capture, times, text);
+                    }
                 }
             }
         }
@@ -158,6 +168,20 @@ mod tests {
         listener.settle(i64::MAX);
         let episodes = connection.episodes.iter().map(|e| (e.kind, e.begin, e.end, e.packets)).collect();
         (episodes, env.findings.iter().map(|f| f.text.clone()).collect())
+    }
+
+    #[test]
+    fn what_the_capture_lost_is_told_in_all() {
+        let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
+        let mut env = Env::new(Options::default(), crate::context::alone::Listener::default());
+        let mut listener = Listener { connection: &mut connection, env: &mut env };
+        for (ms, by, count) in [(5, End::A, 13), (6, End::B, 27)] {
+            let gap = Gap { at: at(ms), by, count, receiver_had_them: true, is_asked: false };
+            listener.lost(at(ms), &gap, "packet");
+        }
+        listener.settle(i64::MAX);
+        let told: Vec<(u64, String)> = env.findings.iter().map(|f| (f.count, f.text.clone())).collect();
+        assert_eq!(told, [(2, "40 packets acknowledged by the receiver were not captured, at 2 places".into())]);
     }
 
     #[test]
