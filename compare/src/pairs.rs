@@ -225,6 +225,12 @@ impl Hosts {
     }
 }
 
+/// Packets that two captures of different conversations have in common at most: those of a handshake, whose values are
+/// the same each time.
+const CHANCE: u64 = 32;
+/// Packets of each capture for each of those, at least.
+const CHANCE_PART: u64 = 32;
+
 /// The packets of two points that are the same.
 pub(crate) struct Pairs<'p> {
     pub(crate) points: [&'p Point; 2],
@@ -291,6 +297,13 @@ impl Pairs<'_> {
     pub(crate) fn known(&self, at: usize) -> HashSet<Flow> {
         let packets = self.points[at].packets.iter().zip(&self.of[at]);
         packets.filter(|(_, pair)| pair.is_some()).map(|(packet, _)| flow(packet)).collect()
+    }
+
+    /// Number of pairs, if they are so few of all packets that the captures are of different conversations; else 0.
+    pub(crate) fn chance(&self) -> u64 {
+        let count = self.frames().count() as u64;
+        let is_part = |point: &&Point| point.packets.len() as u64 > count * CHANCE_PART;
+        if count < CHANCE && self.points.iter().all(|point| is_part(point)) { count } else { 0 }
     }
 
     pub(crate) fn frames(&self) -> impl Iterator<Item = (&Seen, &Seen)> {

@@ -365,6 +365,8 @@ pub struct Comparison {
     pub packets: [u64; 2],
     /// The clocks, if any packet is in both captures.
     pub clock: Option<Clock>,
+    /// Packets that are alike in both captures though these are of different conversations.
+    pub chance: u64,
     /// From the first point to the second, and back.
     pub ways: [DirectionResult; 2],
     /// Changes between the points.
@@ -509,6 +511,12 @@ impl Comparison {
                     pairs.join(place, other);
                 }
             }
+        }
+        this.chance = pairs.chance();
+        if this.chance > 0 {
+            this.clock = None;
+            this.compare_findings(&pairs, &flows, &Missed::new());
+            return this;
         }
         let mut damaged = HashSet::new();
         this.resized = resized(&mut pairs, &flows, &mut damaged);
@@ -847,7 +855,16 @@ impl Comparison {
         let [a, b] = self.packets.map(|n| Grouped(n).to_string());
         let _ = writeln!(out, "{} of {a} and {b} RDMA and TCP packets were seen at both points.", Grouped(matched));
         let Some(clock) = &self.clock else {
-            let _ = writeln!(out, "No packet was seen at both: these captures have nothing in common.");
+            if self.chance > 0 {
+                let _ = writeln!(
+                    out,
+                    "{} packets look the same, as those of handshakes do, and none of the others: these captures are of \
+                        different conversations, or of different parts of one.",
+                    self.chance
+                );
+            } else {
+                let _ = writeln!(out, "No packet was seen at both: these captures have nothing in common.");
+            }
             return out;
         };
         let _ = writeln!(out, "\nClocks");

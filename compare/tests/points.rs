@@ -410,3 +410,15 @@ fn who_is_first_does_not_matter() {
     assert!(one.len() > 50 && one == other);
     assert!(sample("smb-roce").iter().any(|r| r.is_from(SERVER)));
 }
+
+/// Handshakes look the same each time: two conversations of the same hosts have some packets in common.
+#[test]
+fn captures_of_different_conversations_are_not_compared() {
+    for [here, there] in [["smb-roce", "smb-roce-loss"], ["nfs-roce-v42", "nfs-roce-v3"]] {
+        let found = Comparison::new(&point(&sample(here)), &point(&sample(there)));
+        assert!((1..32).contains(&found.chance) && found.clock.is_none(), "{here}, {there}: {}", found.chance);
+        let text = found.text(["a", "b"]);
+        assert!(text.contains("are of different conversations") && !text.contains("lost"), "{text}");
+        assert!(found.ways.iter().all(|way| (way.matched, way.lost.0, way.missed.0) == (0, 0, 0)), "{here}, {there}");
+    }
+}

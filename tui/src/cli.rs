@@ -928,7 +928,7 @@ pub(crate) struct Dissect {
     #[arg(long, value_name = "PROTOCOL", hide = true, value_parser = no_switches)]
     pub(crate) disable_protocol: Vec<String>,
     /// Show every field as a tree, with its position in bytes: [42+20] is 20 bytes at offset 42
-    #[arg(short = 'V', long = "tree", conflicts_with = "format")]
+    #[arg(short = 'V', long = "tree")]
     pub(crate) tree: bool,
     /// Show bytes: those of the frame, and of messages reassembled from several frames
     #[arg(short = 'x', long = "hex")]

@@ -108,6 +108,9 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     let taps = Taps::new(&args.tables, &registry, &mut extractor)?;
     let mut out = Out::new(color);
     let tree = args.tree || !args.only.is_empty();
+    if args.tree && format != Format::Text {
+        bail!("-V is the tree of -T text; the other formats have every field without it");
+    }
     let lines = |form: LineForm, color: bool| Lines::new(color).with(args.time.clone(), form);
     let sink = match format {
         _ if args.quiet || args.write.is_some() && !args.print => Sink::Nothing,

@@ -21,7 +21,7 @@ use rdmascope_analyzer::roots;
 use rdmascope_analyzer::session::{self, Session};
 use rdmascope_dissector::filter::closest;
 use rdmascope_dissector::wire::smb2::negotiate::Dialect;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use words::{Tone, and, count, duration, grouped};
 
@@ -420,9 +420,8 @@ impl ReportData {
     /// The gravest of these; a connection that failed is an error, if that is no guess.
     pub fn worst(&self) -> Option<Severity> {
         let findings = self.entries().iter().map(|e| e.severity).max();
-        let is_failed = |o: &Outcome| o.failed() && o.certainty > Certainty::Guess;
-        let failed = self.report.connections.iter().filter_map(|c| c.outcome.as_ref()).any(is_failed);
-        findings.max(failed.then_some(Severity::Error))
+        let failed = surely_failed(&self.report);
+        findings.max((failed > 0).then_some(Severity::Error))
     }
 
     /// True if every input was read to its end.
@@ -471,6 +470,20 @@ impl ReportData {
         let of = |severity| entries.iter().filter(|e| e.severity == severity).count() as u64;
         [of(Severity::Error), of(Severity::Warn), of(Severity::Note)]
     }
+}
+
+/// Number of connections that failed, if that is no guess. One whose reason is not among the findings does not count: it
+/// was to be ignored, or does not pass the filter.
+fn surely_failed(report: &Report) -> u64 {
+    let told: HashSet<(Option<u32>, Rule, Blame)> =
+        report.findings.iter().map(|f| (f.connection, f.rule, f.by)).collect();
+    let is_told = |c: &Connection, o: &Outcome| {
+        o.cause.is_none_or(|(rule, by)| [Some(c.id), None].into_iter().any(|id| told.contains(&(id, rule, by))))
+    };
+    let is_one = |c: &&Connection| {
+        c.outcome.as_ref().is_some_and(|o| o.failed() && o.certainty > Certainty::Guess && is_told(c, o))
+    };
+    report.connections.iter().filter(is_one).count() as u64
 }
 
 fn outcomes(report: &Report) -> [u64; 3] {
@@ -574,8 +587,9 @@ pub fn headline_of(report: &Report, is_filtered: bool, is_whole: bool, entries: 
     let [failed, unknown, all] = outcomes(report);
     let start = report.capture.first.map_or(0, |at| at.time);
     // of a failure that is a guess, the finding says so
+    let surely = surely_failed(report);
     let is_sure = |o: &&Outcome| o.failed() && o.certainty > Certainty::Guess;
-    let surely = report.connections.iter().filter_map(|c| c.outcome.as_ref()).filter(is_sure).count() as u64;
+    let all_surely = report.connections.iter().filter_map(|c| c.outcome.as_ref()).filter(is_sure).count() as u64;
     let noted = if notes > 0 { format!(" {}.", count(notes, "note")) } else { String::new() };
     let (mark, tone, text) = if !report.connections.iter().any(is_storage) && entries.is_empty() {
         let text = match (report.capture.frames, report.capture.unknown_link) {
@@ -607,6 +621,7 @@ pub fn headline_of(report: &Report, is_filtered: bool, is_whole: bool, entries: 
         let (mark, text) = match is_filtered {
             // what is wrong elsewhere is not in this report
             true => ("–", "No problems found in what passes the filter.".to_owned()),
+            false if all_surely > surely => ("–", "No problems found besides what is ignored.".to_owned()),
             false => all_clear(report, is_whole),
         };
         (mark, if mark == "✓" { Tone::Good } else { Tone::Strong }, format!("{text}{noted}"))
