@@ -303,7 +303,7 @@ impl Pairs<'_> {
     pub(crate) fn chance(&self) -> u64 {
         let count = self.frames().count() as u64;
         let is_part = |point: &&Point| point.packets.len() as u64 > count * CHANCE_PART;
-        if count < CHANCE && self.points.iter().all(|point| is_part(point)) { count } else { 0 }
+        if count < CHANCE && self.points.iter().all(is_part) { count } else { 0 }
     }
 
     pub(crate) fn frames(&self) -> impl Iterator<Item = (&Seen, &Seen)> {

@@ -375,14 +375,14 @@ mod tests {
             })
         };
         for (text, expected) in [
-            ("83", Some(vec![83])),
-            ("0x53", Some(vec![0x53])),
-            ("053", Some(vec![43])),
+            ("83", Some(alloc::vec![83])),
+            ("0x53", Some(alloc::vec![0x53])),
+            ("053", Some(alloc::vec![43])),
             ("256", None),
             ("0x0600", None),
-            ("fe", Some(vec![0xfe])),
-            ("53:4d", Some(vec![0x53, 0x4d])),
-            ("00000000", Some(vec![0; 4])),
+            ("fe", Some(alloc::vec![0xfe])),
+            ("53:4d", Some(alloc::vec![0x53, 0x4d])),
+            ("00000000", Some(alloc::vec![0; 4])),
         ] {
             assert_eq!(read(text), [expected.clone(), expected], "{text}");
         }
