@@ -122,10 +122,11 @@ impl Frames {
         self.at().find(|at| at.frame == frame).map(|at| at.time)
     }
 
-    /// Takes in those of another part of the capture, which has other frames; each part has its own in order.
-    fn join(&mut self, part: &Frames) {
+    /// Takes in those of another part of the capture, or of the other direction; each part has its own in order.
+    pub(crate) fn join(&mut self, part: &Frames) {
         let mut all: Vec<At> = self.at().chain(part.at()).collect();
         all.sort_unstable_by_key(|at| at.frame);
+        all.dedup_by_key(|at| at.frame);
         let omitted = all.len().saturating_sub(Self::CAPACITY) as u64;
         all.truncate(Self::CAPACITY);
         self.omitted = self.omitted.saturating_add(part.omitted).saturating_add(omitted);
@@ -231,7 +232,10 @@ impl Finding {
 
     /// Advice to whoever looks into it.
     pub fn cure(&self) -> &'static str {
-        self.why.and_then(rejected::cure).unwrap_or_else(|| cure(self.rule, self.by))
+        match self.why {
+            Some(RESET_BETWEEN) => LOOK_BETWEEN,
+            why => why.and_then(rejected::cure).unwrap_or_else(|| cure(self.rule, self.by)),
+        }
     }
 
     /// The same with the cause of this case.
@@ -294,6 +298,12 @@ impl Finding {
 /// Advice for packets to a silent end that were not delivered: it never saw them.
 const ON_THE_WAY: &str = "Look at the device that reported the packets, and at what lies between it and the silent host: \
     rules of firewalls, routes, time to live. That host never saw the packets.";
+
+/// Cause of a reset that neither end sent, and advice about it.
+pub(crate) const RESET_BETWEEN: &str = "A firewall or a load balancer in the path ended the connection: it had forgotten \
+    it, or a rule forbids it";
+const LOOK_BETWEEN: &str = "Look at the firewalls and load balancers between the two, at the time of this frame: their \
+    logs, their rules, and how long they keep an idle connection.";
 
 /// Advice for a capture whose order is not that of the wire.
 const ONE_CLOCK: &str = "Capture both directions at one point, or move the times of one of the files (editcap -t) before \

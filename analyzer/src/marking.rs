@@ -89,7 +89,7 @@ impl<const N: usize> Values<N> {
     }
 }
 
-/// Packets with one time to live after which another one is strange.
+/// Packets after which a time to live that none of them had is strange.
 const SAME_TTL: u64 = 8;
 
 /// Values of the headers of a packet below its transport, in one word, so that a packet with the same marks as the one
@@ -511,14 +511,14 @@ impl Direction {
         }
     }
 
-    /// The time to live that all its packets so far had, if there were enough of them and it is not this one.
-    pub fn other_ttl(&self, ttl: u8) -> Option<u16> {
+    /// The time to live that most of its packets so far had, if none had this one, and true if they were many.
+    pub fn other_ttl(&self, ttl: u8) -> Option<(u16, bool)> {
         let mut so_far = *self;
         so_far.settle();
-        match so_far.ttl.rows() {
-            [(only, n)] if so_far.ttl.others() == 0 && *n >= SAME_TTL && *only != u16::from(ttl) => Some(*only),
-            _ => None,
-        }
+        let (rows, count) = (so_far.ttl.rows(), so_far.ttl.count());
+        let is_new = so_far.ttl.others() == 0 && rows.iter().all(|(known, _)| *known != u16::from(ttl));
+        let (usual, _) = rows.iter().filter(|_| is_new).max_by_key(|(_, n)| *n)?;
+        Some((*usual, count >= SAME_TTL))
     }
 
     /// The class that its packets are in: by their VLAN tag, else the usual one for their DSCP (the upper three bits).
@@ -724,7 +724,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_live_is_strange_beside_many_that_are_all_alike() {
+    fn a_time_to_live_is_strange_beside_many_others() {
         let strange = |before: &[u8], ttl: u8| {
             let mut direction = Direction::default();
             for ttl in before {
@@ -732,8 +732,10 @@ mod tests {
             }
             direction.other_ttl(ttl)
         };
-        assert_eq!([strange(&[64; 8], 250), strange(&[64; 8], 64), strange(&[64; 7], 250)], [Some(64), None, None]);
-        assert_eq!(strange(&[64, 64, 64, 64, 63, 64, 64, 64, 64, 64, 64, 64], 250), None, "its path changes");
+        assert_eq!([strange(&[64; 8], 250), strange(&[64; 8], 64)], [Some((64, true)), None]);
+        assert_eq!([strange(&[64; 7], 250), strange(&[], 250)], [Some((64, false)), None]);
+        assert_eq!(strange(&[63, 64, 64, 64, 64, 64, 64, 64], 250), Some((64, true)), "its path changed");
+        assert_eq!(strange(&[63, 64, 64, 64, 64, 64, 64, 64], 63), None);
     }
 
     #[test]

@@ -163,6 +163,8 @@ pub struct InFrame {
     pub exchange: u64,
     /// Bytes that RDMA moved for it up to this frame.
     pub moved: u64,
+    /// Its file, if this frame has its request and the name is known.
+    pub file: Option<Arc<str>>,
     /// The request that this frame answers.
     pub answer: Option<AnsweredRequest>,
 }
@@ -312,7 +314,16 @@ impl FrameNotes {
         if let Some(known) = self.exchanges.iter_mut().find(|e| e.exchange == exchange) {
             known.moved = moved;
         } else if self.exchanges.len() < Self::EXCHANGES_MAX {
-            self.exchanges.push(InFrame { exchange, moved, answer: None });
+            self.exchanges.push(InFrame { exchange, moved, file: None, answer: None });
+        }
+    }
+
+    /// It has the request of an exchange, which is about this file.
+    pub fn asks(&mut self, exchange: u64, file: Option<&Arc<str>>) {
+        if self.observed.is_some()
+            && let Some(known) = self.exchanges.iter_mut().find(|e| e.exchange == exchange)
+        {
+            known.file = file.cloned();
         }
     }
 
@@ -398,9 +409,10 @@ impl FrameNotes {
                 t.field(to, at, 0, Value::U(answer.request_end));
                 t.field(time, at, 0, duration(answer.took_whole));
                 t.field(f::EXCHANGE_COMMAND, at, 0, Value::Str(answer.command));
-                if let Some(file) = &answer.file {
-                    t.field(f::EXCHANGE_FILE, at, 0, Value::Str(file));
-                }
+            }
+            let answered = exchange.answer.as_ref().and_then(|answer| answer.file.as_ref());
+            if let Some(file) = answered.or(exchange.file.as_ref()) {
+                t.field(f::EXCHANGE_FILE, at, 0, Value::Str(file));
             }
         }
         for broken in broken {

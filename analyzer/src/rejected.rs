@@ -71,6 +71,10 @@ const MAKE_ROOM: &str = "Count the queue pairs in use on the side that rejects (
 /// Meaning of a rejection by the service itself. MPA has this one alone.
 pub(crate) const REFUSED: &str = "The service listens on that port, and refused this client: it has no resources left, or does \
     not accept the address or private data";
+const CLIENT_REFUSED: &str = "The client itself rejects what the server answered: it had given up, or does not accept the \
+    private data of the answer";
+const READ_ITS_LOG: &str =
+    "Read the log of the client: it asked for the connection, and knows why it refused the answer.";
 const READ_THE_LOG: &str =
     "Read the log of the service on the side that rejects: it listens, and knows why it refused.";
 const UNSUPPORTED: &str = "The side that rejects does not support this kind of request or transport service";
@@ -88,8 +92,20 @@ const NOTHING_LISTENS: &str = "Nothing listens on that RDMA port at that address
 const OTHER: &str = "Its reason is about something else than the service that was asked for: see the REJ itself";
 const LOOK_IT_UP: &str = "Look the reason up in IBTA Vol 1 12.6.7.2, and the additional information in the REJ.";
 
-/// Meaning of a reason.
-pub(crate) fn why(reason: RejectReason) -> &'static str {
+/// Meaning of a reason; `by_server` if the side that was asked rejects, and not the one that asked and rejects the answer.
+pub(crate) fn why(reason: RejectReason, by_server: bool) -> &'static str {
+    let is_of_the_server = [
+        RejectReason::INVALID_SERVICE_ID,
+        RejectReason::STALE_CONNECTION,
+        RejectReason::PRIMARY_GID,
+        RejectReason::PATH_MTU,
+    ];
+    if !by_server && reason == RejectReason::CONSUMER {
+        return CLIENT_REFUSED;
+    }
+    if !by_server && is_of_the_server.contains(&reason) {
+        return OTHER;
+    }
     if reason == RejectReason::INVALID_SERVICE_ID {
         return NOTHING_LISTENS;
     }
@@ -106,8 +122,10 @@ pub(crate) fn why_named(name: &str) -> Option<&'static str> {
 
 /// Advice for a cause, if it is one of these.
 pub(crate) fn cure(why: &str) -> Option<&'static str> {
-    if why == OTHER {
-        return Some(LOOK_IT_UP);
+    match why {
+        OTHER => return Some(LOOK_IT_UP),
+        CLIENT_REFUSED => return Some(READ_ITS_LOG),
+        _ => {}
     }
     ROWS.iter().find(|Row(_, known, _)| *known == why).map(|Row(.., cure)| *cure)
 }
@@ -118,14 +136,16 @@ mod tests {
 
     #[test]
     fn each_reason_has_its_meaning_and_its_advice() {
-        let told = |reason: RejectReason| (why(reason), cure(why(reason)));
+        let told = |reason: RejectReason| (why(reason, true), cure(why(reason, true)));
         assert_eq!(told(RejectReason::CONSUMER), (REFUSED, Some(READ_THE_LOG)));
         assert_eq!(told(RejectReason::NO_RESOURCES), (NO_ROOM, Some(MAKE_ROOM)));
         assert_eq!(told(RejectReason::INVALID_SERVICE_ID), (NOTHING_LISTENS, None), "that of the rule fits");
         assert_eq!(told(RejectReason(999)), (OTHER, Some(LOOK_IT_UP)));
         let named = |reason: RejectReason| why_named(&reason.to_string());
-        assert_eq!(named(RejectReason::STALE_CONNECTION), Some(why(RejectReason::STALE_CONNECTION)));
+        assert_eq!(named(RejectReason::STALE_CONNECTION), Some(why(RejectReason::STALE_CONNECTION, true)));
         assert_eq!([named(RejectReason::INVALID_SERVICE_ID), named(RejectReason(999))], [None, Some(OTHER)]);
-        assert_eq!(cure("anything else"), None);
+        let by_client = |reason: RejectReason| why(reason, false);
+        assert_eq!([RejectReason::CONSUMER, RejectReason::STALE_CONNECTION].map(by_client), [CLIENT_REFUSED, OTHER]);
+        assert_eq!([cure(CLIENT_REFUSED), cure("anything else")], [Some(READ_ITS_LOG), None]);
     }
 }

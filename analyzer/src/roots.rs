@@ -500,7 +500,9 @@ fn is_apart(cause: &Finding, effect: &Finding) -> bool {
     let is_refused = effect.rule == Rule::RcNak && is_error && matches!(effect.by, Blame::Client | Blame::Server);
     let of_data = matches!(effect.rule, Rule::RdmaLength | Rule::RpcrdmaChunkLength);
     let is_late = of_data && effect.time_ns.saturating_sub(cause.last_time_ns) > ANSWERED;
-    is_error && cause.severity == Severity::Note || is_refused && is_of_the_wire(cause.rule) || is_late
+    // a wrong key is of no message that moved nothing: its finding has a cause of its own
+    let is_wrong_key = (effect.rule, cause.rule) == (Rule::RdmaInvalidate, Rule::RdmaLength) && effect.why.is_some();
+    is_error && cause.severity == Severity::Note || is_refused && is_of_the_wire(cause.rule) || is_late || is_wrong_key
 }
 
 /// True if what a message announces wrongly shows only with a later one, and this may have followed from it before.

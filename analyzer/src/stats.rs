@@ -27,7 +27,9 @@ fn may_be_long(command: &str) -> bool {
         "FLUSH" | "IOCTL" | "SET_INFO" | "COMMIT" | "COPY" | "CLONE" | "ALLOCATE" | "DEALLOCATE" | "SETATTR"
     );
     let is_of_others = matches!(command, "SESSION_SETUP" | "EXCHANGE_ID" | "CREATE_SESSION" | "SETCLIENTID" | "MNT");
-    may_wait(command) || is_of_data || is_of_others
+    // what a call is whose contents were not captured is not known
+    let is_of_any_kind = matches!(command, "RPC" | "COMPOUND");
+    may_wait(command) || is_of_data || is_of_others || is_of_any_kind
 }
 
 /// True if a request takes as long as the server's storage needs for what was written before.

@@ -230,6 +230,8 @@ impl Hosts {
 const CHANCE: u64 = 32;
 /// Packets of each capture for each of those, at least.
 const CHANCE_PART: u64 = 32;
+/// ns by which the clocks seem to differ more for one than for another: on no way do delays differ so much.
+const CHANCE_SCATTER: i64 = 50_000_000;
 
 /// The packets of two points that are the same.
 pub(crate) struct Pairs<'p> {
@@ -299,11 +301,14 @@ impl Pairs<'_> {
         packets.filter(|(_, pair)| pair.is_some()).map(|(packet, _)| flow(packet)).collect()
     }
 
-    /// Number of pairs, if they are so few of all packets that the captures are of different conversations; else 0.
+    /// Number of pairs, if they are so few of all packets, and so unlike in time, that the captures are of different
+    /// conversations; else 0.
     pub(crate) fn chance(&self) -> u64 {
         let count = self.frames().count() as u64;
         let is_part = |point: &&Point| point.packets.len() as u64 > count * CHANCE_PART;
-        if count < CHANCE && self.points.iter().all(is_part) { count } else { 0 }
+        let offsets = || self.frames().map(|(here, there)| there.time.saturating_sub(here.time));
+        let scatter = offsets().max().unwrap_or(0).saturating_sub(offsets().min().unwrap_or(0));
+        if count < CHANCE && scatter > CHANCE_SCATTER && self.points.iter().all(is_part) { count } else { 0 }
     }
 
     pub(crate) fn frames(&self) -> impl Iterator<Item = (&Seen, &Seen)> {

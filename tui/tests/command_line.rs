@@ -117,7 +117,7 @@ fn wrong_use_is_one_clear_line_and_status_2() {
         "header must be y or n",
     );
     refused(&["dissect", &sample, "-T", "ek", "-x"], "-x");
-    refused(&["dissect", &sample, "-T", "json", "-V"], "--tree");
+    refused(&["dissect", &sample, "-T", "json", "-V"], "-V is the tree of -T text");
     refused(&["fields", "no.such"], "no.such");
     refused(&["explain", "SMBD-NEG-FRIST"], "did you mean SMBD-NEG-FIRST?");
 }
@@ -703,6 +703,31 @@ fn each_request_of_a_compound_is_an_exchange_of_its_frame() {
     let fields = ["-T", "fields", "-e", "rdmascope.exchange.command", "-e", "rdmascope.connection"];
     let said = text(&[&["dissect", &sample(), "-Y", "frame.number == 136"], &fields[..]].concat());
     assert_eq!(said, "CREATE,QUERY_INFO,CLOSE\t1\n");
+}
+
+/// A request of a handle has the name of its file, as its reply has.
+#[test]
+fn requests_and_replies_have_the_name_of_their_file() {
+    let filter = "rdmascope.exchange.file == \"w1.bin\" && smb2.cmd == 9";
+    let said = text(&["dissect", &sample(), "-Y", filter, "-T", "fields", "-e", "smb2.flags.response"]);
+    let (requests, replies) = (said.matches("False").count(), said.matches("True").count());
+    assert!(requests == replies && requests > 0, "{requests} requests, {replies} replies: {said}");
+}
+
+/// What is to be ignored does not fail by the connection that it ended either.
+#[test]
+fn what_is_ignored_fails_nothing() {
+    let refused =
+        common::samples().join("smb-roce-negotiate-refused/smb-roce-negotiate-refused.pcap").display().to_string();
+    let run = |ignore: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
+        let output = command.args(["analyze", &refused, "--fail-on", "note"]).args(ignore).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (code, said) = run(&[]);
+    assert!(code == Some(1) && said.contains("failed"), "{said}");
+    let (code, said) = run(&["--ignore", "SMBD-NEG-RSP-FRAGSIZE,CM-REJECT"]);
+    assert!(code == Some(0) && said.contains("No problems found besides what is ignored"), "{said}");
 }
 
 /// A peer whose password is empty or no text does not let everybody in: it does not begin.

@@ -198,8 +198,9 @@ pub struct ConnectionState {
     pub(crate) before_copies: u64,
     /// True if no checksum shows that its current packet was undamaged.
     pub(crate) is_unchecked: bool,
-    /// Time to live of its current packet, and that of its sender's packets before, if the two differ.
-    pub(crate) strange_ttl: Option<(u16, u16)>,
+    /// Time to live of its last reset, and that of its sender's packets before, if none of those had it; true if they
+    /// were many.
+    pub(crate) strange_ttl: Option<(u16, u16, bool)>,
     /// Bytes that its messages, memory and requests hold; true if the number may be out of date.
     weight: (usize, bool),
     memory: Memory,

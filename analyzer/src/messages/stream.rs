@@ -78,7 +78,11 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Kind of messages, if `bytes` begin like SMB2 or RPC on TCP.
-pub fn recognize(bytes: &[u8]) -> Kind {
+pub fn recognize(mut bytes: &[u8]) -> Kind {
+    // keep-alives of the session service say nothing (RFC 1002 4.3.7)
+    while let [0x85, 0, 0, 0, rest @ ..] = bytes {
+        bytes = rest;
+    }
     if let Some([0, _, _, _, rest @ ..]) = bytes.get(..8)
         && Framing::of(rest).is_some()
     {
@@ -418,6 +422,8 @@ mod tests {
         assert_eq!(recognize(&call), Kind::Rpc);
         assert_eq!(recognize(b"GET / HTTP/1.1\r\nHost: x"), Kind::Other);
         assert_eq!(recognize(b"\0\0"), Kind::Undecided);
+        assert_eq!(recognize(b"\x85\0\0\0"), Kind::Undecided);
+        assert_eq!(recognize(b"\x85\0\0\0\0\0\0\x40\xfeSMB@\0"), Kind::Smb2);
     }
 
     /// RFC 5531 11: a message may come in fragments, the first of which has no last bit.

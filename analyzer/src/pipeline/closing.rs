@@ -5,6 +5,7 @@ use super::table::Flow;
 use crate::connection::facts::{self, Listener};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
 use crate::op::{At, End};
+use crate::outcome::Success;
 use crate::report;
 use crate::rules::Group;
 use crate::sink::Sink;
@@ -115,12 +116,17 @@ impl Pipeline<dyn Sink> {
         // that lost others may have lost these
         let is_numbered = gone.connection.is_over_tcp() && connection.closed.is_some();
         connection.progress.missed |= self.env.has_lost() && !is_numbered || is_out_of_order;
+        let mut seems_open = false;
         if is_out_of_order {
-            // requests whose replies stand before them seem to be open
+            // requests whose replies stand before them seem to be open, as do those that really are
             let progress = &mut connection.progress;
+            seems_open = progress.left.0 > 0 || progress.oldest_open.is_some() || progress.unfinished != [None; 2];
             (progress.left, progress.unfinished, progress.oldest_open) = Default::default();
         }
         crate::outcome::conclude(&mut connection, &mut self.env.findings, at);
+        if let Some(outcome) = connection.outcome.as_mut().filter(|o| seems_open && o.success == Success::Yes) {
+            outcome.success = Success::Unknown;
+        }
         if self.done.len() >= self.env.options.report_max && !self.env.options.fold {
             self.done_dropped += 1;
             return;

@@ -317,7 +317,7 @@ impl Pipeline<dyn Sink> {
             };
             let text = format_args!("RDMA-CM REQ to port {port} was given up: the {who} waited in vain{what}");
             self.env.report(rule, Blame::Unknown, site, Certainty::Guess, text);
-            let why = Some(rejected::why(reason));
+            let why = Some(rejected::why(reason, by_server));
             return self.env.findings.because(rule, connection, Blame::Unknown, why);
         }
         let blame = if by_server { Blame::Server } else { Blame::Client };
@@ -328,7 +328,7 @@ impl Pipeline<dyn Sink> {
             Certainty::Certain,
             format_args!("RDMA-CM REQ to port {port} was rejected: {reason}"),
         );
-        self.env.findings.because(Rule::CmReject, connection, blame, Some(rejected::why(reason)));
+        self.env.findings.because(Rule::CmReject, connection, blame, Some(rejected::why(reason, by_server)));
     }
 
     fn cm_disconnect(&mut self, at: At, packet: &Packet<'_>, local: u32, remote: u32) {

@@ -99,7 +99,7 @@ impl Pipeline<dyn Sink> {
         };
         if segment.flags & RST != 0 {
             let usual = s.connection.network.directions[end.index()].other_ttl(packet.ttl);
-            s.connection.strange_ttl = usual.map(|usual| (packet.ttl.into(), usual));
+            s.connection.strange_ttl = usual.map(|(usual, is_sure)| (packet.ttl.into(), usual, is_sure));
         }
         let mut listener = Listener { connection: &mut s.connection, env: &mut self.env };
         if listener.connection.missed.has_lost() {

@@ -857,8 +857,12 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
         // who sends a Terminate says what is wrong, and need not be the one who did it
         outcome.by = side_of(told);
     }
-    if let (Ending::Closed, Some((Some(by), "RST", _))) = (outcome.ending, connection.closed) {
-        let closer = if by == 0 { Blame::Client } else { Blame::Server };
+    if let (Ending::Closed, Some((by, "RST", _))) = (outcome.ending, connection.closed) {
+        let closer = match by {
+            Some(0) => Blame::Client,
+            Some(_) => Blame::Server,
+            None => Blame::Unknown,
+        };
         let id = Some(connection.id);
         findings.lower(Rule::TcpReset, id, closer, Severity::Note, format_args!("; nothing was open any more"));
     }

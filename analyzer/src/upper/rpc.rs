@@ -570,6 +570,7 @@ impl Rpc {
             }
         }
         self.name_call(&mut pending);
+        cx.env.frame.asks(pending.exchange.id, pending.exchange.file.as_ref());
         self.recall(&pending);
         if let Some(reply) = self.answered_early(message) {
             (pending.exchange.reply, pending.exchange.reply_end) = (Some(reply), Some(reply));

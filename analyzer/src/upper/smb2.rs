@@ -1024,6 +1024,7 @@ impl Walk<'_, '_, '_> {
             pending.created_by = self.create;
             pending.file_id = self.file.or(pending.file_id);
         }
+        self.cx.env.frame.asks(id, pending.exchange.file.as_ref());
         if let Some(early) = early {
             let exchange = &mut pending.exchange;
             (exchange.reply, exchange.reply_end, exchange.status) =

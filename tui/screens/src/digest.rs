@@ -130,6 +130,8 @@ pub(crate) struct Digest {
     ranked: Vec<Finding>,
     /// Number of findings that were left out as asked, in a sentence.
     pub(crate) ignored: Option<String>,
+    /// The same by number.
+    skipped: Vec<(Ignore, u64)>,
     /// The time that requests waited, and for what, as text: with times since the first frame, and of the day.
     answers: [Option<String>; 2],
     /// All of them, joined.
@@ -152,9 +154,9 @@ impl Deref for Digest {
 impl Digest {
     pub(crate) fn new(mut report: Report, ignore: &[Ignore]) -> Self {
         let before = if ignore.is_empty() { None } else { Some(report.clone()) };
-        let ignored = take_ignored(&mut report, ignore);
+        let skipped = take_ignored(&mut report, ignore);
         let whole = before.filter(|before| before.findings.len() > report.findings.len());
-        let ignored = ignored_text(&ignored);
+        let ignored = ignored_text(&skipped);
         let ranked: Vec<Finding> = report.findings.ranked().into_iter().cloned().collect();
         let mut worst: HashMap<u32, Severity> = HashMap::new();
         for f in &ranked {
@@ -176,6 +178,7 @@ impl Digest {
             found: Joined::new(&report, &ranked.iter().collect::<Vec<_>>()),
             sums: Arc::new(Sums::of(report.connections.iter())),
             ignored,
+            skipped,
             answers: [Clock::Relative, Clock::Utc].map(|clock| answer::text_by(&clock, &report)),
             ranked,
             worst,
@@ -193,7 +196,7 @@ impl Digest {
 
     /// First sentence of the report; ✓ only if everything could be judged. `is_whole` is false if reading ended early.
     pub(crate) fn headline(&self, is_whole: bool) -> Headline {
-        headline_of(&self.report, false, is_whole, &roots(&self.report))
+        headline_of(&self.report, &self.skipped, false, is_whole, &roots(&self.report))
     }
 
     /// The report with all of its findings.

@@ -4,7 +4,7 @@ use super::{Listener, way};
 use crate::connection::Opening;
 use crate::env::Layer;
 use crate::episodes::{Cause, Episode, Kind, Trigger};
-use crate::finding::{Blame, Certainty, Finding, Group, Rule, Severity, Site};
+use crate::finding::{Blame, Certainty, Finding, Group, RESET_BETWEEN, Rule, Severity, Site};
 use crate::flow::iwarp::{FlowFact, FlowSink};
 use crate::flow::repair::Over;
 use crate::messages::smbd::link::Link;
@@ -259,19 +259,20 @@ impl FlowSink for Listener<'_> {
             }
             FlowFact::Reset => {
                 let strange = self.connection.strange_ttl;
+                let sure = if strange.is_some() { Certainty::Guess } else { sure };
+                let strange = strange.filter(|(.., is_sure)| *is_sure);
                 if self.connection.closed.is_none() {
                     self.connection.closed = Some((Some(by).filter(|_| strange.is_none()), "RST", at));
                     self.env.breaks().left(self.connection.id, at);
                 }
-                if let Some((ttl, usual)) = strange {
+                if let Some((ttl, usual, _)) = strange {
                     let text = format_args!(
-                        "the reset came with a TTL of {ttl}, all that its sender had sent before with {usual}: a device \
-                         between the two may have sent it"
+                        "the reset came with a TTL (hop limit) of {ttl}, its sender's packets before with {usual}: a \
+                         device between the two may have sent it"
                     );
                     if self.connection.is_of_storage() {
                         self.wire(at, Rule::TcpReset, Blame::Unknown, Certainty::Guess, text);
-                        let why = "A firewall or a load balancer in the path ended the connection: it had forgotten it, or \
-                            a rule forbids it";
+                        let why = RESET_BETWEEN;
                         let id = Some(self.connection.id);
                         self.env.findings.because(Rule::TcpReset, id, Blame::Unknown, Some(why));
                     }
@@ -679,7 +680,7 @@ mod tests {
 
     #[test]
     fn a_reset_with_another_time_to_live_is_nobody_s() {
-        let reset = |strange_ttl: Option<(u16, u16)>| {
+        let reset = |strange_ttl: Option<(u16, u16, bool)>| {
             let mut connection = ConnectionState::new(Transport::Iwarp, at(1));
             connection.roles.learn(End::A, Source::Port);
             connection.strange_ttl = strange_ttl;
@@ -690,7 +691,7 @@ mod tests {
         };
         let told = |by: Blame, certainty: Certainty| vec![(Rule::TcpReset, by, certainty)];
         assert_eq!(reset(None), (Some(Some(End::B)), told(Blame::Server, Certainty::Certain)));
-        assert_eq!(reset(Some((250, 64))), (Some(None), told(Blame::Unknown, Certainty::Guess)));
+        assert_eq!(reset(Some((250, 64, true))), (Some(None), told(Blame::Unknown, Certainty::Guess)));
     }
 
     #[test]

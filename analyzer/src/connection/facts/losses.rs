@@ -121,7 +121,7 @@ impl<'c> Both<'c> {
             self.tally.first = tally.first;
         }
         self.tally.last = self.tally.last.max(tally.last);
-        tally.frames.at().for_each(|at| self.tally.frames.push(at));
+        self.tally.frames.join(&tally.frames);
     }
 
     fn finish(self, rule: Rule, by: Blame, certainty: Certainty, emit: &mut impl FnMut(Finding)) {
@@ -560,7 +560,7 @@ fn misplaced<'s>(
         let stand = if losses.misplaced.count == 1 { "stands" } else { "stand" };
         found.add(
             &losses.misplaced,
-            format_args!("{count} {way} {stand} out of order in the capture; the receiver had them in order"),
+            format_args!("{count} {way} {stand} out of order in the capture; the receiver had all in order"),
         );
     }
     let is_out_of_order = flow.is_out_of_order(packets(connection));
@@ -571,7 +571,7 @@ fn misplaced<'s>(
     }
     found.finish(rules.overtaken, Blame::Capture, Certainty::IfNothingWasMissed, &mut |finding| {
         let finding = finding.with_why(Some(TWO_CLOCKS));
-        emit(if is_out_of_order { finding } else { finding.with_severity(Severity::Note) })
+        emit(finding.with_severity(if is_out_of_order { Severity::Warn } else { Severity::Note }))
     });
 }
 

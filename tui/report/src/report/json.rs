@@ -10,7 +10,7 @@ use rdmascope_analyzer::devices::{Device, Spread};
 use rdmascope_analyzer::episodes::time::{Behind, Owner, Time};
 use rdmascope_analyzer::episodes::{Cause, Episode, Waiter};
 use rdmascope_analyzer::exchange::Exchange;
-use rdmascope_analyzer::finding::{Blame, Finding, Frames};
+use rdmascope_analyzer::finding::{Blame, Finding};
 use rdmascope_analyzer::outcome::Outcome;
 use rdmascope_analyzer::report::{self as analyzed, Connection, SideReport, Signed};
 use rdmascope_analyzer::timeline::{self, Timeline};
@@ -1833,13 +1833,6 @@ fn findings(data: &ReportData) -> Vec<FindingJson> {
     ranked.iter().zip(&causes).map(|(f, cause)| finding(data, f, root(cause))).collect()
 }
 
-/// Frames of a finding in the order of the capture: those of two directions were reported one after the other.
-fn in_order(frames: &Frames) -> Vec<u64> {
-    let mut frames = frames.to_vec();
-    frames.sort_unstable();
-    frames
-}
-
 /// The side to blame, if it is known.
 fn known(by: Blame) -> Option<&'static str> {
     Some(by).filter(|by| *by != Blame::Unknown).map(Blame::name)
@@ -1861,7 +1854,7 @@ fn finding(data: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJso
         causes: f.causes(),
         action: f.cure(),
         count: f.count,
-        frames: in_order(&f.frames),
+        frames: f.frames.to_vec(),
         frames_omitted: f.frames.omitted(),
         last_time: Seconds(f.last_time_ns.saturating_sub(start)),
         root,

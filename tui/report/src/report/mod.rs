@@ -21,7 +21,7 @@ use rdmascope_analyzer::roots;
 use rdmascope_analyzer::session::{self, Session};
 use rdmascope_dissector::filter::closest;
 use rdmascope_dissector::wire::smb2::negotiate::Dialect;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use words::{Tone, and, count, duration, grouped};
 
@@ -119,7 +119,11 @@ impl Ignore {
     }
 
     fn covers(&self, finding: &Finding) -> bool {
-        finding.rule == self.rule && self.by.is_none_or(|by| by == finding.by)
+        self.is_about(finding.rule, finding.by)
+    }
+
+    fn is_about(&self, rule: Rule, by: Blame) -> bool {
+        rule == self.rule && self.by.is_none_or(|mine| mine == by)
     }
 }
 
@@ -420,7 +424,7 @@ impl ReportData {
     /// The gravest of these; a connection that failed is an error, if that is no guess.
     pub fn worst(&self) -> Option<Severity> {
         let findings = self.entries().iter().map(|e| e.severity).max();
-        let failed = surely_failed(&self.report);
+        let failed = surely_failed(&self.report, &self.ignored);
         findings.max((failed > 0).then_some(Severity::Error))
     }
 
@@ -472,18 +476,12 @@ impl ReportData {
     }
 }
 
-/// Number of connections that failed, if that is no guess. One whose reason is not among the findings does not count: it
-/// was to be ignored, or does not pass the filter.
-fn surely_failed(report: &Report) -> u64 {
-    let told: HashSet<(Option<u32>, Rule, Blame)> =
-        report.findings.iter().map(|f| (f.connection, f.rule, f.by)).collect();
-    let is_told = |c: &Connection, o: &Outcome| {
-        o.cause.is_none_or(|(rule, by)| [Some(c.id), None].into_iter().any(|id| told.contains(&(id, rule, by))))
-    };
-    let is_one = |c: &&Connection| {
-        c.outcome.as_ref().is_some_and(|o| o.failed() && o.certainty > Certainty::Guess && is_told(c, o))
-    };
-    report.connections.iter().filter(is_one).count() as u64
+/// Number of connections that failed, if that is no guess, and for no reason that is ignored.
+fn surely_failed(report: &Report, ignored: &[(Ignore, u64)]) -> u64 {
+    let is_ignored =
+        |o: &Outcome| o.cause.is_some_and(|(rule, by)| ignored.iter().any(|(ignore, _)| ignore.is_about(rule, by)));
+    let is_one = |o: &&Outcome| o.failed() && o.certainty > Certainty::Guess && !is_ignored(o);
+    report.connections.iter().filter_map(|c| c.outcome.as_ref()).filter(is_one).count() as u64
 }
 
 fn outcomes(report: &Report) -> [u64; 3] {
@@ -578,18 +576,23 @@ pub(crate) fn decoded(data: &ReportData) -> Option<String> {
 
 /// First sentence of a report; ✓ only if every connection reached its purpose and nothing was dropped.
 pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
-    headline_of(&data.report, data.filter.is_some(), data.is_whole(), entries)
+    headline_of(&data.report, &data.ignored, data.filter.is_some(), data.is_whole(), entries)
 }
 
-/// The same of a report alone: whether a filter chose its part, and whether every input was read to its end.
-pub fn headline_of(report: &Report, is_filtered: bool, is_whole: bool, entries: &[Entry<'_>]) -> Headline {
+/// The same of a report alone: what was ignored in it, whether a filter chose its part, and whether every input was read to its end.
+pub fn headline_of(
+    report: &Report,
+    ignored: &[(Ignore, u64)],
+    is_filtered: bool,
+    is_whole: bool,
+    entries: &[Entry<'_>],
+) -> Headline {
     let [errors, warnings, notes] = ReportData::tally(entries);
     let [failed, unknown, all] = outcomes(report);
     let start = report.capture.first.map_or(0, |at| at.time);
     // of a failure that is a guess, the finding says so
-    let surely = surely_failed(report);
-    let is_sure = |o: &&Outcome| o.failed() && o.certainty > Certainty::Guess;
-    let all_surely = report.connections.iter().filter_map(|c| c.outcome.as_ref()).filter(is_sure).count() as u64;
+    let surely = surely_failed(report, ignored);
+    let is_ignored = surely < surely_failed(report, &[]);
     let noted = if notes > 0 { format!(" {}.", count(notes, "note")) } else { String::new() };
     let (mark, tone, text) = if !report.connections.iter().any(is_storage) && entries.is_empty() {
         let text = match (report.capture.frames, report.capture.unknown_link) {
@@ -621,7 +624,7 @@ pub fn headline_of(report: &Report, is_filtered: bool, is_whole: bool, entries: 
         let (mark, text) = match is_filtered {
             // what is wrong elsewhere is not in this report
             true => ("–", "No problems found in what passes the filter.".to_owned()),
-            false if all_surely > surely => ("–", "No problems found besides what is ignored.".to_owned()),
+            false if is_ignored => ("–", "No problems found besides what is ignored.".to_owned()),
             false => all_clear(report, is_whole),
         };
         (mark, if mark == "✓" { Tone::Good } else { Tone::Strong }, format!("{text}{noted}"))
