@@ -38,6 +38,9 @@ use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
 
 pub use crate::notes::{FIELDS, f};
 
+/// Segments of a connection of which enough are known to judge checksums that are wrong.
+const FEW_SEGMENTS: u64 = 4;
+
 /// ns without a packet in the middle of a message after which its sender is said to have stopped.
 const INTERRUPTED: i64 = 2_000_000;
 /// ns beyond the way there and back after which an end that has all that it needs is said to be late.
@@ -731,11 +734,14 @@ impl ConnectionState {
         let (mut cx, _, _, upper) = self.parts(env, end, None);
         cx.about.acked = acked;
         upper.finish(&mut cx, end, closed.map(|(by, ..)| by));
+        // of a segment or two, nothing shows if their checksums are wrong because they were damaged
+        let packets: u64 = self.network.directions.iter().map(|direction| direction.packets).sum();
+        let are_few = self.is_over_tcp() && (1..FEW_SEGMENTS).contains(&packets);
         let Self { id, roles, missed, .. } = self;
         let certainty = context::at_the_end(env);
         missed.finish(|evidence| evidence.report(env, *id, roles, certainty));
         // lost or damaged packets were retransmitted: so may have those that seem to break a rule
-        if self.health.is_troubled() || self.followed_damaged {
+        if self.health.is_troubled() || self.followed_damaged || are_few {
             for (rule, by) in missed.take_unchecked() {
                 env.findings.weaken_bytes(*id, rule, context::blame(roles, by));
             }

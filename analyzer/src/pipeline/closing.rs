@@ -77,6 +77,9 @@ impl Pipeline<dyn Sink> {
         let again = self.requests.sent_again(slot);
         self.requests.forget(slot);
         if gone.is_phantom() {
+            // nobody has such a connection: what was found on it is the damage
+            let id = Some(gone.connection.id);
+            self.env.findings.retain(|f| f.connection != id);
             return;
         }
         // the packets that it held back are not its last one
