@@ -152,8 +152,6 @@ pub struct AnsweredRequest {
     pub took_whole: i64,
     /// Command or procedure.
     pub command: &'static str,
-    /// File name or path, unescaped, as far as it is known.
-    pub file: Option<Arc<str>>,
 }
 
 /// An exchange that a frame has to do with.
@@ -163,7 +161,7 @@ pub struct InFrame {
     pub exchange: u64,
     /// Bytes that RDMA moved for it up to this frame.
     pub moved: u64,
-    /// Its file, if this frame has its request and the name is known.
+    /// Its file, if this frame has its request or ends its reply, and the name is known.
     pub file: Option<Arc<str>>,
     /// The request that this frame answers.
     pub answer: Option<AnsweredRequest>,
@@ -341,8 +339,8 @@ impl FrameNotes {
                 took: at.since(exchange.request),
                 took_whole: at.since(exchange.request_end),
                 command: exchange.command,
-                file: exchange.file.clone(),
             });
+            known.file = exchange.file.clone().or(known.file.take());
         }
     }
 
@@ -410,8 +408,7 @@ impl FrameNotes {
                 t.field(time, at, 0, duration(answer.took_whole));
                 t.field(f::EXCHANGE_COMMAND, at, 0, Value::Str(answer.command));
             }
-            let answered = exchange.answer.as_ref().and_then(|answer| answer.file.as_ref());
-            if let Some(file) = answered.or(exchange.file.as_ref()) {
+            if let Some(file) = &exchange.file {
                 t.field(f::EXCHANGE_FILE, at, 0, Value::Str(file));
             }
         }

@@ -4,65 +4,72 @@
 use alloc::string::ToString;
 use rdmascope_dissector::wire::ib::cm::RejectReason;
 
-/// A reason, its meaning, and advice.
-struct Row(RejectReason, &'static str, &'static str);
+/// A reason, its meaning, and advice if that of the rule does not fit.
+struct Row(RejectReason, &'static str, Option<&'static str>);
 
 const ROWS: &[Row] = &[
-    Row(RejectReason::NO_QP, NO_ROOM, MAKE_ROOM),
-    Row(RejectReason::NO_RESOURCES, NO_ROOM, MAKE_ROOM),
+    Row(RejectReason::NO_QP, NO_ROOM, Some(MAKE_ROOM)),
+    Row(RejectReason::NO_RESOURCES, NO_ROOM, Some(MAKE_ROOM)),
     Row(
         RejectReason::TIMEOUT,
         "The side that rejects waited in vain for the next message of the handshake",
-        "Find out why that message did not arrive: packets lost on the path, or a host too busy to answer.",
+        Some("Find out why that message did not arrive: packets lost on the path, or a host too busy to answer."),
     ),
     Row(
         RejectReason::INVALID_COMM_ID,
         "The side that rejects no longer knows this attempt: it was restarted, or had given up",
-        "Let the client try again. If it stays so, look into the log of the side that rejects for a restart.",
+        Some("Let the client try again. If it stays so, look into the log of the side that rejects for a restart."),
     ),
     Row(
         RejectReason::STALE_CONNECTION,
         "The server still has an earlier connection of the same queue pair, which was not ended in order",
-        "Let the client try again: the server ends the old connection now. Find out why that was not ended in order: a \
+        Some(
+            "Let the client try again: the server ends the old connection now. Find out why that was not ended in order: a \
             client that crashed, or a disconnect request that was lost.",
+        ),
     ),
     Row(
         RejectReason::PRIMARY_GID,
         "The server's RDMA device does not have the address (GID) that was asked for, or not for that RoCE version",
-        "Compare the address in the REQ with those of the server's RDMA device (rdma link, \
+        Some(
+            "Compare the address in the REQ with those of the server's RDMA device (rdma link, \
             /sys/class/infiniband/*/ports/*/gids), and the RoCE version of both hosts.",
+        ),
     ),
     Row(
         RejectReason::PATH_MTU,
         "The server's port does not support the path MTU that the client asks for",
-        "Compare active_mtu of both hosts (ibv_devinfo), which follows from the MTU of their interfaces.",
+        Some("Compare active_mtu of both hosts (ibv_devinfo), which follows from the MTU of their interfaces."),
     ),
     Row(
         RejectReason::INSUFFICIENT_RESPONDER_RESOURCES,
         "A side supports fewer outstanding RDMA Reads than the other one asks for",
-        "Compare the responder resources and the initiator depth in the REQ and the REP with max_qp_rd_atom of both \
+        Some(
+            "Compare the responder resources and the initiator depth in the REQ and the REP with max_qp_rd_atom of both \
             devices (ibv_devinfo -v).",
+        ),
     ),
-    Row(RejectReason::CONSUMER, REFUSED, READ_THE_LOG),
+    Row(RejectReason::CONSUMER, REFUSED, Some(READ_THE_LOG)),
     Row(
         RejectReason::RNR_RETRY_COUNT,
         "The RNR retry count that was asked for is not accepted",
-        "Compare the RNR retry count in the REQ with what the service on the other side demands.",
+        Some("Compare the RNR retry count in the REQ with what the service on the other side demands."),
     ),
-    Row(RejectReason::UNSUPPORTED, UNSUPPORTED, COMPARE),
-    Row(RejectReason::INVALID_TRANSPORT_TYPE, UNSUPPORTED, COMPARE),
-    Row(RejectReason::CLASS_VERSION, UNSUPPORTED, COMPARE),
-    Row(RejectReason::VENDOR_OPTION, UNSUPPORTED, COMPARE),
-    Row(RejectReason::INVALID_COMM_INSTANCE, CONFUSED, TRY_AGAIN),
-    Row(RejectReason::DUPLICATE_COMM_ID, CONFUSED, TRY_AGAIN),
-    Row(RejectReason::PORT_REDIRECT, REDIRECTED, FOLLOW),
-    Row(RejectReason::PORT_AND_CM_REDIRECT, REDIRECTED, FOLLOW),
-    Row(RejectReason::PRIMARY_LID, PATH, COMPARE_PATH),
-    Row(RejectReason::PRIMARY_SL, PATH, COMPARE_PATH),
-    Row(RejectReason::PRIMARY_TRAFFIC_CLASS, PATH, COMPARE_PATH),
-    Row(RejectReason::PRIMARY_HOP_LIMIT, PATH, COMPARE_PATH),
-    Row(RejectReason::PRIMARY_PACKET_RATE, PATH, COMPARE_PATH),
-    Row(RejectReason::PRIMARY_FLOW_LABEL, PATH, COMPARE_PATH),
+    Row(RejectReason::UNSUPPORTED, UNSUPPORTED, Some(COMPARE)),
+    Row(RejectReason::INVALID_TRANSPORT_TYPE, UNSUPPORTED, Some(COMPARE)),
+    Row(RejectReason::CLASS_VERSION, UNSUPPORTED, Some(COMPARE)),
+    Row(RejectReason::VENDOR_OPTION, UNSUPPORTED, Some(COMPARE)),
+    Row(RejectReason::INVALID_COMM_INSTANCE, CONFUSED, Some(TRY_AGAIN)),
+    Row(RejectReason::DUPLICATE_COMM_ID, CONFUSED, Some(TRY_AGAIN)),
+    Row(RejectReason::PORT_REDIRECT, REDIRECTED, Some(FOLLOW)),
+    Row(RejectReason::PORT_AND_CM_REDIRECT, REDIRECTED, Some(FOLLOW)),
+    Row(RejectReason::PRIMARY_LID, PATH, Some(COMPARE_PATH)),
+    Row(RejectReason::PRIMARY_SL, PATH, Some(COMPARE_PATH)),
+    Row(RejectReason::PRIMARY_TRAFFIC_CLASS, PATH, Some(COMPARE_PATH)),
+    Row(RejectReason::PRIMARY_HOP_LIMIT, PATH, Some(COMPARE_PATH)),
+    Row(RejectReason::PRIMARY_PACKET_RATE, PATH, Some(COMPARE_PATH)),
+    Row(RejectReason::PRIMARY_FLOW_LABEL, PATH, Some(COMPARE_PATH)),
+    Row(RejectReason::INVALID_SERVICE_ID, NOTHING_LISTENS, None),
 ];
 
 const NO_ROOM: &str = "The adapter of the side that rejects has no queue pair or memory left for another connection";
@@ -106,9 +113,6 @@ pub(crate) fn why(reason: RejectReason, by_server: bool) -> &'static str {
     if !by_server && is_of_the_server.contains(&reason) {
         return OTHER;
     }
-    if reason == RejectReason::INVALID_SERVICE_ID {
-        return NOTHING_LISTENS;
-    }
     ROWS.iter().find(|Row(known, ..)| *known == reason).map_or(OTHER, |Row(_, why, _)| *why)
 }
 
@@ -127,7 +131,7 @@ pub(crate) fn cure(why: &str) -> Option<&'static str> {
         CLIENT_REFUSED => return Some(READ_ITS_LOG),
         _ => {}
     }
-    ROWS.iter().find(|Row(_, known, _)| *known == why).map(|Row(.., cure)| *cure)
+    ROWS.iter().find(|Row(_, known, _)| *known == why).and_then(|Row(.., cure)| *cure)
 }
 
 #[cfg(test)]

@@ -221,7 +221,6 @@ impl Direction {
     fn pass(&mut self, count: usize, at: At, emit: &mut impl FnMut(&Record<'_>)) {
         self.skip -= count;
         if self.skip == 0
-            && count > 0
             && let Some(Cut { bytes, length, first }) = self.cut.take()
         {
             let pieces = self.pieces.several();

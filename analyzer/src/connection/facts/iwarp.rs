@@ -272,9 +272,8 @@ impl FlowSink for Listener<'_> {
                     );
                     if self.connection.is_of_storage() {
                         self.wire(at, Rule::TcpReset, Blame::Unknown, Certainty::Guess, text);
-                        let why = RESET_BETWEEN;
                         let id = Some(self.connection.id);
-                        self.env.findings.because(Rule::TcpReset, id, Blame::Unknown, Some(why));
+                        self.env.findings.because(Rule::TcpReset, id, Blame::Unknown, Some(RESET_BETWEEN));
                     }
                 } else if self.connection.transport == Some(Transport::Iwarp) {
                     self.wire(at, Rule::TcpReset, blame, sure, format_args!("reset the connection"));
@@ -691,6 +690,8 @@ mod tests {
         };
         let told = |by: Blame, certainty: Certainty| vec![(Rule::TcpReset, by, certainty)];
         assert_eq!(reset(None), (Some(Some(End::B)), told(Blame::Server, Certainty::Certain)));
+        let few = reset(Some((250, 64, false)));
+        assert_eq!(few, (Some(Some(End::B)), told(Blame::Server, Certainty::Guess)), "too few packets to know");
         assert_eq!(reset(Some((250, 64, true))), (Some(None), told(Blame::Unknown, Certainty::Guess)));
     }
 
